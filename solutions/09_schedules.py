@@ -16,8 +16,8 @@
 # Four GPUs, eight microbatches, and each GPU waits 27 % of the time. More microbatches would help, but your batch is
 # too small for more. Does anything have to wait at all?
 #
-# The answers got better over the years: GPipe and 1F1B (2019), interleaving (2021), zero bubble (2023). You will meet
-# 1F1B, write a program that finds deadlocks, and then compete with the best.
+# The answers got better over the years: GPipe (2019), 1F1B (2019; today's form 2021), interleaving (2021), zero bubble
+# (2023). You will meet 1F1B, write a program that finds deadlocks, and then compete with the best.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 08: stages, microbatches, and what a schedule is. Nothing
 # here calls your code from there.
@@ -96,7 +96,7 @@ def one_f_one_b(stage: int, num_stages: int, num_microbatches: int) -> list[Work
     Args:
         stage: s, 0 to P-1.
         num_stages: P, 1 or more.
-        num_microbatches: M, 1 or more, also less than P.
+        num_microbatches: M, 1 or more; it may be less than P.
     """
     # BEGIN SOLUTION one_f_one_b
     ahead = min(num_stages - stage, num_microbatches)
@@ -170,11 +170,11 @@ class Send(Message):
 
 
 class RecvGrad(Message):
-    """Receive from stage `peer` the gradient of the output that it was sent."""
+    """Receive from stage `peer` the gradient of this stage's output."""
 
 
 class SendGrad(Message):
-    """Send the gradient of the input to stage `peer`."""
+    """Send to stage `peer` the gradient of this stage's input."""
 
 
 Record = Work | Message
@@ -299,8 +299,8 @@ print("stage 1 expects one:   ", find_stuck([facing[0], facing[1][:4]]))
 # %% [markdown]
 # ## 3 The order that waits
 #
-# A schedule can finish and still be slow. Here is a step of four stages and eight microbatches, recorded. The gradients are
-# right, and it takes 1.5 times as long as 1F1B.
+# A schedule can finish and still be slow. Here is the recording of one step with four stages and eight microbatches.
+# Its gradients are right, but it takes 1.5 times as long as 1F1B.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("waiting_order")
@@ -377,9 +377,9 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 
 # %% tags=["design"] exercise="shortest_step" points=30 difficulty=5 importance=4 minutes=30 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="The shortest step" provides=["shortest_step"]
 def shortest_step(num_stages: int, num_microbatches: int, most_held: int) -> tuple[str, list[list[str]]]:
-    """Return a placement, "one" (a chunk on each stage), "round" or "v", and the list of every stage's work.
+    """Return a placement, "one" (a chunk on each stage), "round" or "v", and for each stage the list of its work.
 
-    Each chunk meets each microbatch once: F and B, or F, I and W.
+    Each chunk works on each microbatch once: with F and B, or with F, I and W.
 
     Args:
         num_stages: P.
@@ -425,7 +425,7 @@ labkit.schedule_explorer(memory_limit=4)
 # `torch.distributed.pipelining` has four of them: `ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B` and
 # `ScheduleZBVZeroBubble`.
 #
-# **[[slow_messages]].** The same 4 stages and 8 microbatches, but now a message takes half a turn. Which has the
+# **[[slow_messages]].** Take the same 4 stages and 8 microbatches, but let a message take half a turn. Which has the
 # longest step: `"GPipe"`, `"1F1B"`, `"interleaved"` or `"ZB-H1"`? (Think first; then the slider `message` shows it.)
 
 # %% tags=["why"] exercise="slow_messages" title="Slow messages"
@@ -473,14 +473,14 @@ def hybrid_step(
     module: nn.Module,
     num_samples: int,
 ) -> Tensor | None:
-    """Run one step of several pipelines; .grad becomes the gradient of the mean over the samples of all of them.
+    """Run one step of several pipelines; .grad becomes the gradient of the mean loss over the samples of all pipelines.
 
     Args:
         mesh: A mesh with the axes "data" and "pipe".
         run_step: Runs this rank's pipeline once in the group it is given; it overwrites .grad with the gradient of the
             mean over the pipeline's own samples. Returns that mean loss on the last stage, None on the others.
-        module: This rank's stage. A parameter that is frozen or unused keeps None as its gradient, in every pipeline
-            alike.
+        module: This rank's stage. A frozen or unused parameter keeps None as its gradient; these parameters are the
+            same in every pipeline.
         num_samples: Number of samples in this rank's pipeline; it may differ between pipelines.
 
     Returns:
@@ -545,7 +545,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 # %% [markdown]
 # ## 6 What to remember
 #
-# * **1F1B**: the bubble of GPipe, the memory of P microbatches.
+# * **1F1B** has GPipe's bubble, but holds at most P microbatches.
 # * A deadlock shows on paper: play the schedule until nobody can go on.
 # * In a slow run every stage waits. Look for the one that waits although work for it has arrived: its order is the
 #   suspect.
@@ -579,19 +579,20 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 #
 # *8 points, about 30 minutes; difficulty 4 of 5, importance 3 of 5*
 #
-# Write it as a `torch.autograd.Function`: `forward(ctx, x)` and `backward(ctx, gradient)` are static methods, autograd
-# is off inside both, and backward returns one gradient for each argument of forward. `ctx.save_for_backward` gets `x`
-# alone. The second run also needs the state of torch's CPU generator and copies of the buffers; you may keep these as
-# attributes of `ctx`. `torch.utils.checkpoint` may not be called.
+# Write it as a `torch.autograd.Function`: `forward(ctx, x, ...)` and `backward(ctx, gradient)` are static methods, and
+# autograd is off inside both. `forward` may take more arguments than `x`. `backward` returns one gradient, or None, for
+# each argument of `forward` after `ctx`. `ctx.save_for_backward` gets `x` alone. The second run also needs the state of
+# torch's CPU generator and copies of the buffers; you may keep these as attributes of `ctx`. `torch.utils.checkpoint`
+# may not be called.
 
 
 # %% tags=["exercise"] exercise="recompute" points=8 difficulty=4 importance=3 minutes=30 title="Recompute" bonus=true provides=["checkpointed"]
 def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
     """Return module(x), saving only x for backward, which runs the module again; gradients are the same.
 
-    The parameters get their gradients, even if x needs none; frozen and unused ones get none. The second run draws the
-    same random numbers and reads the same buffer values as the first. Afterwards torch's CPU generator and the buffers
-    (BatchNorm's running statistics) are as if there had been no second run.
+    The parameters get their gradients, even if x needs none; frozen and unused parameters get none. The second run
+    draws the same random numbers and reads the same buffer values as the first. Afterwards torch's CPU generator and
+    the buffers (BatchNorm's running statistics) are as if there had been no second run.
 
     Args:
         module: Any module that takes one tensor; it may draw random numbers on the CPU, and change its buffers.
@@ -696,7 +697,7 @@ labkit.schedule_explorer(
 
 # %% [markdown]
 # **[[warmup_factor]].** Both take 28.5 turns. With factor 1 a stage holds at most 4 microbatches, with factor 2 it
-# holds 5.5. What does the 2 buy? Choose `"fewer messages"`, `"a shorter step where messages take time"`, `"a shorter
+# holds 5.5. What does factor 2 buy? Choose `"fewer messages"`, `"a shorter step where messages take time"`, `"a shorter
 # step with more chunks"` or `"nothing"`. (The slider `message` sets how long a message takes.)
 
 # %% tags=["why"] exercise="warmup_factor" bonus=true title="What the 2 buys"
@@ -711,7 +712,8 @@ labkit.answer("warmup_factor", "a shorter step where messages take time")
 #
 # This is the `ZB-H1` of section 4. Each stage has one chunk, backward is split in two, and no stage may hold more than
 # stage 0 holds in 1F1B. Start from 1F1B's order. The `BackwardWeight` of microbatch m comes right after the
-# `BackwardInput` of microbatch m + d, where d depends only on the stage; the last d of them come at the end. Which d?
+# `BackwardInput` of microbatch m + d, where d depends only on the stage; the last d of these come at the end. Which d
+# is right?
 
 
 # %% tags=["exercise"] exercise="zero_bubble" points=8 difficulty=4 importance=2 minutes=15 title="Fill the bubble" provides=["zero_bubble"] needs=["one_f_one_b"] bonus=true
@@ -746,10 +748,10 @@ labkit.check("zero_bubble", zero_bubble)
 # %% [markdown]
 # ## Bonus: Run them for real
 #
-# An order says nothing about messages, and now a rank has several chunks, so a message must name its chunk. The given
-# function simulates all ranks together. Whenever a rank has done a piece of work, the function adds the send to that
-# rank's list and, at the same moment, the receive to the other rank's. So all ranks agree on one order of messages,
-# and no cycle of waiting ranks (deadlock) can form.
+# An order of work says nothing about messages. And now that a rank has several chunks, a message must name its chunk.
+# The given function simulates all ranks together. Whenever a rank has done a piece of work, the function adds the send
+# to that rank's list and, at the same moment, the receive to the other rank's. So all ranks agree on one order of
+# messages, and no cycle of waiting ranks (deadlock) can form.
 
 
 # %% tags=["given"]

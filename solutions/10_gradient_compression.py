@@ -65,9 +65,9 @@ class Packet:
 
 
 # %% [markdown]
-# **Fewer bits** is the most obvious idea. 16 bits is a cast, but float16 ends at 65504, and one infinite entry ruins
-# the model. int8 has 256 codes. You choose which numbers they stand for: a **scale**, one float32 for all entries,
-# travels along.
+# **Fewer bits** is the most obvious idea. A cast gives you 16 bits, but float16 ends at 65504, and one infinite entry
+# ruins the model. int8 has 256 codes. You choose which numbers they stand for: a **scale**, one float32 for all
+# entries, travels with them.
 #
 # ### Exercise [[fewer_bits]]
 #
@@ -77,14 +77,15 @@ class Packet:
 #
 # * A gradient is finite, float32 or float64, of any shape. It may be all zero, tiny (1e-9), or not contiguous.
 #   `compress` must not change it.
-# * Packets have no more bytes than the docstring says, and entries come back as close as it says.
-# * `decompress` runs on *another* rank. It gets the packet, and a compressor made with the same arguments. What
-#   `compress` stored in `self` is not there. (`addable` is for later.)
+# * A packet has no more bytes than the docstring says, and each entry comes back as close to its value as
+#   the docstring says.
+# * `decompress` runs on *another* rank. That rank has the packet and a compressor made with the same arguments, but
+#   nothing that `compress` stored in `self`. (Section 4 uses `addable`.)
 
 
 # %% tags=["exercise"] exercise="fewer_bits" points=14 difficulty=2 importance=4 minutes=10 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
 def wire_bytes(packet: Packet) -> int:
-    """Return how many bytes travel when this packet does."""
+    """Return how many bytes travel when this packet is sent."""
     # BEGIN SOLUTION fewer_bits
     return sum(part.numel() * part.element_size() for part in packet.parts)
     # END SOLUTION
@@ -164,9 +165,8 @@ labkit.check("fewer_bits", wire_bytes, Cast, Int8)
 # *16 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Both keep `num_kept(ratio, entries)` entries, and every other entry comes back as 0. A RandomK has one counter of its
-# calls, from 0, whatever the shapes of the gradients. Call n draws with the seed `seed + n`, so each call draws other
-# indices. This seed is the packet's second part. Draw with a CPU generator of your own, because dropout and shuffling
-# use torch's.
+# calls, from 0, whatever the shapes of the gradients. Call n draws with the seed `seed + n`, which is the packet's
+# second part. Draw with a CPU generator of your own.
 
 
 # %% tags=["given"]
@@ -209,8 +209,8 @@ class TopK:
 class RandomK:
     """A compressor that keeps num_kept(ratio, numel) entries, drawn at random; values are sent unscaled.
 
-    Which entries these are depends on seed and call alone, so ranks with the same seed keep the same ones. Do not touch
-    torch's own generator.
+    Which entries these are depends only on the seed and the number of the call, so ranks with the same seed keep the
+    same ones. Do not touch torch's own generator.
 
     Args:
         ratio: Fraction of the entries to keep.
@@ -250,8 +250,8 @@ class RandomK:
 labkit.check("few_entries", TopK, RandomK)
 
 # %% [markdown]
-# Here is the GPT's gradient after 20 steps.
-# **Keep the top 1 % of its entries: what fraction of the gradient's norm is lost?**
+# Here is the GPT's gradient after 20 steps. **If you keep the top 1 % of its entries, what fraction of the gradient's
+# norm is lost?**
 
 # %% tags=["predict"]
 labkit.predict("lost_by_top_1", 0.5)
@@ -283,9 +283,9 @@ labkit.reveal("lost_by_top_1", round(lost["top 1 %"], 2), rows)
 # %% [markdown]
 # ## 3 What was not sent
 #
-# Does leaving out entries harm? A small example (Beznosikov and others, 2020): three ranks, three weights,
-# top-1. Each rank's loss is $(a_i \cdot x)^2 + \|x\|^2/4$ with $a_1 = (-3, 2, 2)$ and its rotations, so the best x is
-# 0. Start at (1, 1, 1), 1.7 away from it. **How far from 0 is x after 100 steps?**
+# Does it harm to leave out entries? Take a small example with three ranks, three weights and top-1. The loss of rank i
+# is $(a_i \cdot x)^2 + \|x\|^2/4$, where $a_0 = (-3, 2, 2)$, and $a_1$ and $a_2$ are its rotations. The best x is 0.
+# Start at (1, 1, 1), 1.7 away. **How far from 0 is x after 100 steps?**
 
 # %% tags=["predict"]
 labkit.predict("top_k_distance", 0.1)
@@ -304,8 +304,8 @@ def three_ranks(compressors, steps=100, lr=0.02):
 labkit.reveal("top_k_distance", round(three_ranks([TopK(1 / 3) for _ in range(3)]), 1))
 
 # %% [markdown]
-# It **runs away**. Rank 0's gradient at the start is (-5.5, 4.5, 4.5), and it sends -5.5. The other two have 4.5 at
-# that index, but each sends its *own* -5.5. So every entry of the sum has the wrong sign.
+# x **runs away**. Rank 0's gradient at the start is (-5.5, 4.5, 4.5), and it sends -5.5. The other two have 4.5 at that
+# index, but each sends its *own* -5.5. So every entry of the sum has the wrong sign.
 #
 # So forget nothing. What was not sent stays on its rank, in a **residual** e, and is added to the next gradient.
 # This is **error feedback**. It keeps one promise, after any number of steps and with any compressor:
@@ -320,9 +320,9 @@ labkit.figure("residual")
 #
 # *20 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 #
-# It wraps any compressor, whatever its packets hold. Each key has its own residual, `residuals[key]`, because DDP has
-# several buckets. Call `compressor.compress` only once: a second call of random-k draws other indices. Do not change
-# the gradient.
+# `ErrorFeedback` wraps any compressor, whatever its packets hold. Each key has its own residual, `residuals[key]`,
+# because DDP has several buckets. Call `compressor.compress` only once: a second call of random-k draws different
+# indices.
 
 
 # %% tags=["exercise"] exercise="error_feedback" points=20 difficulty=2 importance=5 minutes=6 title="Error feedback" provides=["ErrorFeedback"]
@@ -419,10 +419,9 @@ look(rank=0, bucket=0, first=10, last=14)
 #
 # *15 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# One rank's memory of one bucket breaks, some time before the loss shows it. `look` prints what any rank wrote down.
-# Find `rank`, `bucket`, `since` (the first step with a wrong line), and `cause`: `"what was sent stays in the
-# residual"`, `"signs are lost in what is sent"`, `"two buckets share one residual"` or `"the learning rate is too
-# high"`.
+# One rank's memory of one bucket breaks before the loss shows it. Find `rank`, `bucket`, `since` (the first step with a
+# wrong line), and `cause`: `"what was sent stays in the residual"`, `"signs are lost in what is sent"`, `"two buckets
+# share one residual"` or `"the learning rate is too high"`.
 
 # %% tags=["find"] exercise="diverging_run" points=15 difficulty=3 importance=5 minutes=9 title="The run that diverges"
 labkit.answer(
@@ -435,7 +434,7 @@ labkit.answer(
 
 # %% [markdown]
 # The next program has a broken memory, too, although its norms obey Pythagoras. **Which line loses the residual?** Read
-# it (`forgets_residuals??`) before you run `labkit.audit`, which watches what is kept:
+# it (`forgets_residuals??`) before you run `labkit.audit`:
 
 # %%
 from labkit.wrong_runs import forgets_residuals
@@ -447,17 +446,17 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # ## 4 A hook
 #
 # How do four packets become one mean? `all_reduce` would add top-k values that belong to different entries, and int8
-# codes that have different scales. No exception, but a wrong gradient. Such packets must travel **to everybody**, by
-# `all_gather`, and each rank unpacks them and adds the gradients. Packets of `Cast` and `RandomK` *can* be added: sum
-# their first parts; the seed is the same on all ranks. `addable` says so.
+# codes that have different scales. No exception is raised, but the gradient is wrong. Such packets must travel **to
+# everybody**, by `all_gather`, and each rank unpacks them and adds the gradients. Packets of `Cast` and `RandomK` *can*
+# be added: sum their first parts; the seed is the same on all ranks. Their `addable` is True.
 #
 # DDP lets you replace what happens to a full bucket. `ddp.register_comm_hook(state, hook)` takes a function
 # `hook(state, bucket)` that returns a `Future[Tensor]`, the *mean* gradient in the buffer's shape and dtype.
 #
 # * `bucket.buffer()` is one flat tensor with the bucket's gradients, **not** divided by the world size;
 # * `bucket.index()` is its number. After the first step DDP **rebuilds its buckets**, in the order in which gradients
-#   became ready. A residual of the old bucket 0 may not fit the new one, so a residual's key is the number
-#   *and* the size: `(bucket.index(), bucket.buffer().numel())`.
+#   became ready. A residual of the old bucket 0 may not fit the new one, so a residual's key is the number *and* the
+#   size: `(bucket.index(), bucket.buffer().numel())`. (This key misses a new order in a bucket of the same size.)
 #
 # DDP calls the hook in the middle of backward. If it waits there, nothing overlaps. So start with `async_op=True`,
 # and say what to do *afterwards*:
@@ -468,7 +467,7 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # torch.futures.collect_all([future, other])      # a future of several
 # ```
 #
-# A `.then` function may compute, but must start no collective: ranks may run theirs in different orders.
+# On gloo, a `.then` function must start no collective: ranks may run these functions in different orders.
 
 
 # %% tags=["given"]
@@ -484,12 +483,12 @@ class HookState:
 #
 # *35 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# * Divide first: compress `buffer / N` through `state.feedback`, with that key. N is the size of `state.group`. Then
-#   *add* what the ranks send. (In float16, a sum of eight gradients overflows sooner than their mean.)
+# * Divide first: compress `buffer / N` through `state.feedback`, with the key above. N is the size of `state.group`.
+#   Then *add* what the ranks send. (In float16 a sum overflows sooner than a mean.)
 # * If `state.feedback.compressor.addable`, all-reduce the first part; otherwise all-gather every part. Send
 #   nothing else.
 # * Add each packet's `wire_bytes`, seeds included, to `state.sent_bytes`. Do not change the bucket's buffer.
-# * All ranks get the same gradient, to the bit, or their models drift apart: add in rank order.
+# * All ranks must get the same gradient, to the bit, or their models drift apart. So add in rank order.
 # * Nothing gets lost: after any number of steps, the sum of all gradients that DDP applied, plus the residuals of all
 #   ranks, equals the sum of the true mean gradients. (16-bit sums still round.)
 #
@@ -498,7 +497,7 @@ class HookState:
 
 # %% tags=["exercise"] exercise="compression_hook" points=35 difficulty=4 importance=5 minutes=25 title="A communication hook" provides=["compression_hook"] needs=["fewer_bits", "few_entries", "error_feedback"]
 def compression_hook(state: HookState, bucket: dist.GradBucket) -> Future[Tensor]:
-    """Start averaging one bucket over the ranks with compressed gradients; does not wait.
+    """Start averaging one bucket over the ranks with compressed gradients; return without waiting.
 
     Args:
         state: The compressor with its memory, and the group.
@@ -549,9 +548,8 @@ labkit.check("compression_hook", compression_hook)
 # %% [markdown]
 # ## 5 The GPT
 #
-# `models.train_as_ranks` lets one process play four ranks, each with its own compressor. **Each compressor and
-# optimizer has its own learning rate**: `RATES` holds the better of the usual rate and half of it. Which compressor
-# will hurt most?
+# `models.train_as_ranks` lets one process play four ranks, each with its own compressor. **Each pair of compressor and
+# optimizer has its own learning rate**: `RATES` holds the better of the usual rate and half of it.
 
 # %% tags=["nbval-ignore-output"] seconds=60
 torch.set_num_threads(1)  # the model is too small to profit from threads
@@ -564,7 +562,7 @@ for (name, optimizer), rate in RATES.items():
     print(f"{name:10} {optimizer:5} at {rate:3g} x its rate, mean loss of steps 191-200: {sum(losses[-10:]) / 10:.2f}")
 
 # %% [markdown]
-# Yours is seed 0. On one machine (processors round differently) three seeds ended at:
+# Your runs used seed 0. On another machine, which rounds differently, three seeds ended at:
 #
 # | seed | 0 | 1 | 2 |
 # |---|---|---|---|
@@ -576,15 +574,15 @@ for (name, optimizer), rate in RATES.items():
 # | SGD, top 1 % | 0.32 | 0.16 | 0.36 |
 #
 # Look at **several seeds**: AdamW's own loss varies by 0.13, and bfloat16 costs 0.05 at most. 16 and 8 bits ended
-# higher on all three, but three are few.
+# higher on all three seeds, but three are few.
 #
 # AdamW with top 1 % hardly learns here. On average, an entry leaves a rank once in 100 steps. But AdamW's mean of
 # gradients forgets in about ten. **Deep gradient compression** (Lin and others, 2018; a bonus) puts momentum before
-# top-k. Plain SGD adds up whatever comes, however late. With top 1 % it even ended lower, at twice the learning rate
-# of SGD without a hook.
+# top-k. Plain SGD adds up whatever comes, however late. With top 1 % it even ended lower, at twice the learning rate of
+# SGD without a hook.
 #
-# And the time? Four machines with an A100 each train this GPT under torch's DDP, virtually, with your hook.
-# **At 10 Gbit/s, by what factor is a step with top 1 % faster than one without a hook?**
+# And the time? Four virtual machines, each with an A100, train this GPT under torch's DDP with your hook. **At 10
+# Gbit/s, by what factor is a step with top 1 % faster than one without a hook?**
 
 # %% tags=["predict"]
 labkit.predict("top_k_speedup", 10.0)
@@ -606,13 +604,13 @@ for name, make in {"no hook": None, **COMPRESSORS}.items():
 labkit.reveal("top_k_speedup", round(step_s["no hook", 10] / step_s["top 1 %", 10], 2), rows)
 
 # %% [markdown]
-# Not a hundred times, but 2.1. Let B be the bytes of all gradients. Three packets of 2 % of B cross each link; an
-# all-reduce sends 2 x 3/4 of B: 25 times fewer bytes. Even a step that sends next to nothing (random 1 %) takes 0.81
-# ms, nearly all of it computing.
+# Not a hundred times, but 2.1. Let B be the bytes of all gradients. Three packets of 2 % of B cross each link. An
+# all-reduce sends 2 x 3/4 of B, 25 times as much. Even a step that sends next to nothing (random 1 %) takes 0.81 ms,
+# nearly all of it computing.
 #
-# **bfloat16** is faster than no hook on every link: half of the bytes, and still an all-reduce. int8 has half of
-# bfloat16's bytes and is no faster. On four ranks, its all-gather sends 3 packets of B/4 over each link, and
-# bfloat16's all-reduce 2 x 3/4 of B/2: both are 0.75 B.
+# **bfloat16** is faster than no hook on every link: it sends half of the bytes, still by all-reduce. int8 has half of
+# bfloat16's bytes and is no faster. On four ranks, its all-gather sends 3 packets of B/4 over each link, and bfloat16's
+# all-reduce 2 x 3/4 of B/2: both are 0.75 B.
 #
 # But how long does it take until the loss is down?
 
@@ -624,7 +622,7 @@ for (name, optimizer), losses in curves.items():
     print(f"{name:12} {optimizer:22} {steps or '-':>6} {round(steps * step_bytes[name] / 1e6, 1) or '-':>9}", *times)
 
 # %% [markdown]
-# Measured in **bytes**, compression looks great. Measured in **seconds**, it depends on the link. On a fast one there
+# Measured in **bytes**, compression looks great. Measured in **seconds**, it depends on the link. On a fast link there
 # is little to gain: DDP hides much behind backward, and compressing takes time.
 #
 # **[[gather_grows]].** An int8 packet is a quarter of a float32 one. On how many ranks does its `all_gather` send as
@@ -686,12 +684,12 @@ from labkit.plans.compressed_steps import most_entries, plan_bytes
 #
 # The naive plan sends the same fraction of every layer in every step, in 32 bits. Half of the points are for a lower
 # loss than that. The other half are for a loss no higher than Qsparse-local-SGD's (Basu and others, 2019). The loss is
-# a mean over three seeds. The plan is data; in a class, a board ranks everybody's.
+# a mean over three seeds. The plan is data; in a class, a board ranks everybody's plan.
 
 
 # %% tags=["design"] exercise="compression_plan" points=20 difficulty=3 importance=4 minutes=30 weights=[1, 1, 1, 1] title="A compression plan" provides=["compression_plan"] bonus=true
 def compression_plan(sizes: list[int], num_steps: int, budget_bytes: int) -> list[list[tuple[int, int]]]:
-    """Return, for each step, for each layer, how many entries travel and how many bits each has; (0, 4) sends nothing.
+    """Return, for each step and each layer, how many entries travel and how many bits each has; (0, 4) sends nothing.
 
     Args:
         sizes: Number of entries of each layer.
@@ -741,10 +739,10 @@ labkit.challenge("compression_plan", compression_plan)
 #
 # *10 points, about 18 minutes; difficulty 3 of 5, importance 3 of 5*
 #
-# It takes the place of `ErrorFeedback`, so it has a `compressor`, and every key has its own state. Gradients may have
-# any shape, need not be contiguous, and are not changed. With `warmup` = w, the n-th call of a key (from 0) keeps the
-# share max(ratio, 0.25 ** (1 + n // w)); with 0 it is `ratio` always. Each call sends the packet of `TopK(share)` of
-# the residual.
+# `DeepCompression` takes the place of `ErrorFeedback`, so it has a `compressor`, and every key has its own state.
+# Gradients may have any shape, need not be contiguous, and are not changed. With `warmup` = w, the n-th call of a key
+# (from 0) keeps the share max(ratio, 0.25 ** (1 + n // w)); with `warmup` = 0, the share is always `ratio`. Each call
+# sends the packet of `TopK(share)` of the residual.
 
 
 # %% tags=["exercise"] exercise="deep_compression" points=10 difficulty=3 importance=3 minutes=18 title="Deep gradient compression" provides=["DeepCompression"] needs=["few_entries"] bonus=true
@@ -758,7 +756,7 @@ class DeepCompression:
         max_norm: A gradient whose norm is above max_norm / sqrt(num_ranks) is scaled down to exactly that norm. So the
             sum of all ranks' gradients has a norm of about max_norm at most.
         num_ranks: N.
-        warmup: How many calls of a key each stage of the warm-up lasts; 0 for none.
+        warmup: How many calls of a key each stage of the warm-up lasts; 0 for no warm-up.
     """
 
     def __init__(
@@ -842,16 +840,16 @@ for name, optimizer in (("deep", "sgd"), ("top 1 %", "momentum")):
 # 3. An `all_gather` brings every average to every rank.
 #
 # That is a **quantised reduce-scatter**, and a gather. Apart from scales, a link carries 2(N-1)/N bytes for each entry,
-# as in an `all_reduce` of one-byte numbers. So it is never more than 2, however many ranks there are. Each entry is
-# rounded twice.
+# as in an `all_reduce` of one-byte numbers. That is never more than 2 bytes, however many ranks there are. Each entry
+# is rounded twice.
 #
 # ### Exercise [[quantised_all_reduce]]
 #
 # *10 points, about 20 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # The tensor may have any shape and need not be contiguous, and N need not divide its number of entries. Do not change
-# it. Pad a copy to a multiple of N. Send one int8 code for each entry in step 1 and one in step 3, and one float32
-# scale for each piece in each of these two steps; nothing else. Your `Int8` compresses.
+# the tensor; pad a copy to a multiple of N. In step 1 and in step 3, send one int8 code for each entry and one float32
+# scale for each piece, and nothing else. Your `Int8` compresses.
 
 
 # %% tags=["exercise"] exercise="quantised_all_reduce" points=10 difficulty=4 importance=3 minutes=20 title="Eight bits that do not grow" provides=["quantised_all_reduce"] needs=["fewer_bits"] bonus=true
@@ -931,7 +929,7 @@ class PowerSGD:
     Args:
         rank: Columns of the thin matrices, at most.
         average: Returns the means of a list of tensors over the ranks; the default is for one rank alone.
-        seed: Of the first Q's, the same on all ranks.
+        seed: Draws each matrix's first Q; the same on all ranks.
     """
 
     def __init__(self, rank: int = 2, average: Any = lambda tensors: tensors, seed: int = 0) -> None:
@@ -942,7 +940,7 @@ class PowerSGD:
         """Return one packet for each gradient; it decompresses to about that gradient's mean over the ranks.
 
         Args:
-            gradients: Of a bucket, always in the same order. They are not changed.
+            gradients: A bucket's gradients, always in the same order. They are not changed.
 
         Returns:
             Packets of two parts: P, orthonormal, shape (n, r), and Q, shape (m, r), in the gradient's dtype, with r =
@@ -975,20 +973,20 @@ for call in range(3):
     print(f"call {call}: {wire_bytes(packet) / (4 * matrix.numel()):.1%} of the bytes, {left:.1%} lost")
 
 # %% [markdown]
-# This matrix has rank 3, plus noise. The first call, from a random Q, is a guess; the second starts from the first
-# one's Q and is nearly there.
+# This matrix has rank 3, plus noise. The first call starts from a random Q, so its result is a guess. The second call
+# starts from the Q of the first and is nearly there.
 #
-# The hook: your `ErrorFeedback` remembers the bucket as a whole, and a small class cuts a flat bucket into its
+# Now the hook. Your `ErrorFeedback` remembers the bucket as a whole, and a small class cuts a flat bucket into its
 # gradients.
 
 
 # %% tags=["given"]
 class OfBucket:
-    """A compressor of a flat bucket, made of one that compresses the list of its gradients.
+    """A compressor of a flat bucket, made from a compressor of the list of its gradients.
 
     Args:
-        power: Compresses the list.
-        shapes: Of the bucket's gradients.
+        power: The compressor of the list, a PowerSGD.
+        shapes: The shapes of the bucket's gradients.
     """
 
     def __init__(self, power: Any, shapes: tuple[torch.Size, ...]) -> None:
@@ -1011,7 +1009,8 @@ class PowerState:
         rank: Columns of the thin matrices, at most.
 
     Attributes:
-        of_bucket: By the bucket's number and the shapes of its gradients, because DDP rebuilds its buckets.
+        of_bucket: The memory of each bucket, by the bucket's number and the shapes of its gradients, because DDP
+            rebuilds its buckets.
         sent_bytes: Bytes of all packets of this rank so far.
     """
 
@@ -1042,9 +1041,9 @@ def power_hook(state: PowerState, bucket: dist.GradBucket) -> Future[Tensor]:
 #
 # ## Bonus: Every link
 #
-# Between the three speeds there are others. This figure draws all of them. The cost of compressing is measured at 400
-# Gbit/s, where ranks hardly wait for bytes: a step's time with the hook, minus the time without. Move the link, then
-# the size of the gradients and the number of ranks. (It counts in bytes: 1 GB/s is 8 Gbit/s.)
+# Between the three link speeds there are others. This figure shows all of them. The cost of compressing is measured at
+# 400 Gbit/s, where ranks hardly wait for bytes: a step's time with the hook, minus the time without. Move the link,
+# then the size of the gradients and the number of ranks. (It counts in bytes: 1 GB/s is 8 Gbit/s.)
 
 # %% tags=["nbval-ignore-output"]
 fast = labkit.virtual(4, gpu="a100", gpus_per_node=1, nic="ethernet_400g")

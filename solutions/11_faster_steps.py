@@ -23,8 +23,8 @@
 # | activation checkpointing | 40 % of the memory |
 #
 # Your step is too slow, and your model does not fit. Which line do you try first? Each line can be true for one job and
-# wrong for another. You will build a loader that prefetches, autocast for mixed precision, and a recompute plan, and
-# measure where they pay. The bonus does the same for compression.
+# wrong for another. You will build a prefetching loader, autocast for mixed precision, and a recompute plan. You will
+# measure where each of them pays. The bonus does the same for compression.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `backward()`, an optimizer, and what an all-reduce is (lesson
 # 02); no GPU.
@@ -118,8 +118,8 @@ labkit.answer(
 #
 # ## 2 Prefetching
 #
-# A loop that loads a batch, trains on it and loads the next alternates between two jobs. They could run at the same
-# time: a thread loads batch 1 while you train on batch 0, and a queue holds the few batches that are ready.
+# A simple loop loads a batch, trains on it, and then loads the next batch. The two jobs could run at the same time: a
+# thread loads batch 1 while you train on batch 0, and a queue holds the few batches that are ready.
 #
 # Three things go wrong in loaders that people write. The **end**: the loop must end when the batches do. An **error**
 # in the thread must be raised in the loop, or the loop waits forever. After a loop that is **left early**, by `break`,
@@ -181,9 +181,9 @@ def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
 labkit.check("prefetching_loader", prefetched)
 
 # %% [markdown]
-# On the virtual cluster each thread has its own virtual clock, so the gain is exact. A GPT of three million parameters
-# runs forward and backward on an A100, and each batch takes 1 ms to load. **What fraction of the time does prefetching
-# save?**
+# The virtual cluster simulates the time of each thread separately. So the two jobs overlap as on an idle machine, and
+# the gain has no noise. A GPT of three million parameters runs forward and backward on an A100, and each batch takes 1
+# ms to load. **What fraction of the time does prefetching save?**
 
 # %% tags=["predict"]
 labkit.predict("prefetch_saves", 0.5)
@@ -205,9 +205,10 @@ for load_ms in (0.1, 0.5, 1, 3, 10):
 labkit.reveal("prefetch_saves", round(gains["load 1 ms"], 2), [f"{a}: {b:.1%} saved" for a, b in gains.items()])
 
 # %% [markdown]
-# Prefetching hides the shorter of loading and training. If loading takes a ms and training b ms, a step in turns takes
-# a + b; loaded ahead, it takes only the longer of the two. So prefetching saves min(a, b) / (a + b), at most one half,
-# when a = b. The table's 25 % is the case in which one takes three times as long as the other.
+# Prefetching hides the shorter of loading and training. Suppose that loading takes `a` ms and training `b` ms. In
+# turns, a step takes a + b; with batches loaded ahead, it takes only the longer of the two. So prefetching saves min(a,
+# b) / (a + b), at most one half, when a = b. The table's 25 % is the case in which one takes three times as long as the
+# other.
 #
 # **[[faster_device]].** Loading takes 6 ms a batch, training 10 ms, and the loader works ahead. You switch to a GPU
 # that is three times as fast. How many ms does a step take now?
@@ -363,9 +364,9 @@ labkit.reveal("bfloat16_speedup", round(speedups["a100, bfloat16, width 4096"], 
 # Backward needs what forward computed, so every activation waits in memory. **Activation checkpointing** keeps only the
 # input of a segment of layers, and recomputes the rest when backward arrives there. `torch.utils.checkpoint` does it.
 #
-# What can it save? Only activations. Parameters, gradients and the optimizer's state stay. Twelve blocks of the GPT,
-# one checkpoint for each, AdamW in float32, on a virtual H100. **What fraction of the peak does it save with much data
-# and few parameters (width 1024, 32 sequences)?**
+# What can it save? Only activations. Parameters, gradients and the optimizer's state stay. Train twelve blocks of the
+# GPT on a virtual H100, with one checkpoint for each block and AdamW in float32. **What fraction of the peak does
+# checkpointing save with much data and few parameters (width 1024, 32 sequences)?**
 
 # %% tags=["predict"]
 labkit.predict("peak_saved", 0.4)
@@ -395,8 +396,8 @@ for name, width, batch in (("much data, narrow", 1024, 32), ("in between", 2048,
 labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 
 # %% [markdown]
-# It saves 73 % where activations dominate, 7 % in between, and nothing where parameters and optimizer state dominate.
-# It costs a second forward: here the step takes 1.14 to 1.22 times as long.
+# Checkpointing saves 73 % where activations dominate, 7 % in between, and nothing where parameters and optimizer state
+# dominate. It costs a second forward: here the step takes 1.14 to 1.22 times as long.
 #
 # A checkpoint around every block is the simplest plan, and a poor one. Look inside a block that stores its attention
 # scores (4 sequences of 2048 tokens, width 4096, 32 heads, all in bfloat16, on the virtual H100; `mixed` is softmax @
@@ -408,8 +409,8 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 # | us to compute | 46 | 1042 | 415 | 737 | 415 | 347 | 46 | 1389 | 184 | 1389 |
 #
 # **Which would you drop first, and which last?** The attention scores are large, and quick to recompute. `up` takes
-# longer and is a quarter of the size. But what dropping a tensor saves depends on its neighbours, and on where the
-# peak is. **Choose** for each tensor whether to keep it.
+# longer to recompute, and is a quarter of their size. But what dropping a tensor saves depends on its neighbours, and
+# on where the peak is. **Choose** for each tensor whether to keep it.
 #
 # The rules:
 #
@@ -423,7 +424,7 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #
 # While backward is in a stretch, memory holds two things: the whole stretch, and all kept tensors *before* it. The peak
 # is the largest such sum. If the last tensor is kept, the stretch after it is empty, and the sum there is the size of
-# all kept tensors. A plan may keep none. For example, here are five tensors, of which 1 and 3 are kept:
+# all kept tensors. A plan may keep no tensor at all. For example, here are five tensors, of which 1 and 3 are kept:
 #
 # ```
 # tensor    0    1    2    3    4
@@ -437,9 +438,12 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #
 # *35 points, about 33 minutes; difficulty 4 of 5, importance 4 of 5*
 #
+# A chain repeats one block and has 20 to 50 tensors, too many to try every plan. Your function has 14 s for the check's
+# three chains together.
+#
 # * Half of the points: recompute less than with a checkpoint around every block, which keeps each block's last tensor.
-# * The other half: recompute as little as any plan under these rules can. Checkmate (Jain and others, 2020) looks for
-#   that optimum; the check prints its time.
+# * The other half: recompute as little as any plan under these rules can. Checkmate (Jain and others, 2020) searches
+#   for that optimum. The check prints how long the best plan recomputes.
 
 
 # %% tags=["design"] exercise="recompute_plan" points=35 difficulty=4 importance=4 minutes=33 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="A recompute plan" provides=["recompute_plan"]
@@ -480,8 +484,8 @@ labkit.challenge("recompute_plan", recompute_plan)
 # %% [markdown]
 # V. Korthikanti and others (2022) dropped only the tensors inside attention. Here those are scores and softmax: 2148 of
 # 3220 MB, recomputed in 1.2 ms. A checkpoint around the block recomputes everything but `down`, in 4.6 ms. But a
-# stretch is in memory as a whole while it is recomputed, so two large neighbours that are both dropped need room for
-# both at that moment. Today's kernels (FlashAttention) never store the scores.
+# stretch is in memory as a whole while it is recomputed, so if you drop two large neighbours, both need room at that
+# moment. Today's kernels (FlashAttention) never store the scores.
 
 # %% [markdown] tags=["slide-only"]
 # ## Not all activations are alike
@@ -660,8 +664,8 @@ labkit.reveal("hook_saves", round(hooked["4 x A100, 100 Gbit/s"], 2), rows)
 labkit.answer("fast_network", "little communication is exposed")
 
 # %% [markdown]
-# And now the table, line by line: where is each promise kept? Each is given a range, and is kept if the gain lies in
-# it.
+# And now the table, line by line: where is each promise kept? Here each promise is a range, and it is kept where the
+# gain lies in that range.
 
 # %%
 PROMISED = {

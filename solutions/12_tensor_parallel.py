@@ -13,11 +13,11 @@
 # %% [markdown]
 # # 12 Tensor parallelism
 #
-# Data parallelism copies a model, a pipeline cuts it between layers. If a *single layer* is too large for one GPU, or
-# a single token takes too long, the matrix itself has to be cut.
+# Data parallelism copies a model; a pipeline cuts it between layers. If a *single layer* is too large for one GPU, or a
+# single token takes too long, the matrix itself has to be cut.
 #
-# By the end, every block of your GPT is spread over several ranks and trains to the same loss, and you know why such a
-# block stays inside one machine.
+# By the end, every block of your GPT is spread over several ranks, and the GPT trains to the same loss. You also know
+# why such a block stays inside one machine.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`,
 # and how attention works; no GPU.
@@ -46,7 +46,7 @@ Group = dist.ProcessGroup | None
 
 
 def my_part(count: int, group: Group = None) -> slice:
-    """Return which of `count` things are this rank's; sizes differ by at most one, longer parts first."""
+    """Return which of `count` things are this rank's; parts differ by at most one, and longer parts come first."""
     size, rank = dist.get_world_size(group), dist.get_rank(group)
     short, longer = divmod(count, size)
     first = rank * short + min(rank, longer)
@@ -115,7 +115,7 @@ labkit.answer("gelu_of_parts", "columns, rows")
 # y = Twice.apply(x, group)
 # ```
 #
-# A `group` is the ranks that share one copy of the model; `None` is all of them. Other groups may work on other
+# A `group` holds the ranks that share one copy of the model; `None` means all ranks. Other groups may work on other
 # batches.
 #
 # ### Exercise [[two_operators]]
@@ -195,7 +195,8 @@ labkit.check("two_operators", enter, leave)
 #
 # **Heads.** Attention is cut by heads: each computes alone until `out` mixes them. But `qkv.weight` is three matrices
 # on top of each other: all of q, all of k, all of v, each with one head after another. The first half of its rows is
-# *not* the first half of the heads: it is all of q and half of k. Shapes still fit. (See `Block.attention??`.)
+# *not* the first half of the heads: it is all of q and half of k. The shapes fit all the same, so no error tells you.
+# (See `Block.attention??`.)
 #
 # Heads need not divide evenly: of 5 heads, `my_part` gives two ranks 3 and 2.
 #
@@ -340,8 +341,9 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
     * Forward and backward together reduce at most 4 N numbers. N counts IGNORED targets, too. 3 N are enough.
 
     Args:
-        logits: Of this rank's words, my_part(vocabulary, group) of them, one or more; shape (N, this many).
-        targets: Words of the whole vocabulary, or IGNORED, but not all; the same on every rank, shape (N,).
+        logits: The logits of this rank's words, which are my_part(vocabulary, group), one or more; shape (N, this
+            many).
+        targets: Words of the whole vocabulary. Some may be IGNORED, but not all; the same on every rank, shape (N,).
     """
     # BEGIN SOLUTION parallel_vocabulary
     mine = my_part(vocabulary, group)
@@ -361,7 +363,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
 labkit.check("parallel_vocabulary", embed, cross_entropy)
 
 # %% [markdown]
-# The GPT:
+# Here is the whole GPT:
 
 
 # %% tags=["given"]
@@ -426,8 +428,8 @@ print(f"{len(large)} all-reduces of a whole activation in one step")
 # %% [markdown]
 # ## 5 Sequence parallelism
 #
-# Between the cut regions all ranks do the same: norms, residuals, dropout, on all tokens. Worse, each keeps *all* these
-# activations for backward. **Sequence parallelism** gives each rank some of the tokens there.
+# Between the cut regions all ranks do the same work on all tokens: norms, residuals, dropout. Worse, each rank keeps
+# *all* these activations for backward. **Sequence parallelism** gives each rank some of the tokens there.
 #
 # Then `leave` gives each rank only *its tokens* of the sum, so it is a **reduce-scatter**. And `enter` has to collect
 # all tokens, so it is an **all-gather**. In backward, each does what the other does in forward.
@@ -454,8 +456,8 @@ labkit.answer("sequence_bytes", 1)
 # <!-- notes: Lesson 02 built both halves of a ring all-reduce. Where did they go? -->
 
 # %% [markdown]
-# Every rank holds a norm's whole weight, but has applied it to *its tokens only*. So its gradient is a partial sum,
-# which must be all-reduced after backward.
+# Every rank holds a norm's whole weight, but has applied it to *its tokens only*. So the weight's gradient is a partial
+# sum, which must be all-reduced after backward.
 #
 # ### Exercise [[lone_gradient]]
 #
@@ -478,9 +480,9 @@ labkit.answer("lone_gradient", layer="block 1 norm 2", rank=2, cause="summed on 
 # %% [markdown]
 # ## 6 Why stay inside one machine?
 #
-# One block of width 8192 with 2048 tokens, in bfloat16, on H100s: eight in a machine, connected by NVLink; machines
-# connected by InfiniBand. One GPU takes 13.9 ms for forward and backward. Eight take 2.8: 2.1 ms of computing and 0.7
-# ms of all-reduces. **How many ms do sixteen take?**
+# Take one block of width 8192 with 2048 tokens, in bfloat16, on H100s. NVLink connects the eight GPUs of a machine;
+# InfiniBand connects machines. One GPU takes 13.9 ms for forward and backward. Eight take 2.8 ms: 2.1 ms of computing
+# and 0.7 ms of all-reduces. **How many ms do sixteen take?**
 
 # %% tags=["predict"]
 labkit.predict("sixteen_gpus_ms", 1.4, unit="ms")
@@ -508,11 +510,11 @@ for size in (1, 2, 4, 8, 16):
 labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 
 # %% [markdown]
-# Computing takes 1.3 ms. Half of 2.1 ms would be less, but norms and residuals (0.4 ms) are not cut at all. The
-# all-reduces now cross the network, and grow from 0.7 to 1.0 ms. (They do not grow more, because each GPU has a
-# network card of its own.) So twice the GPUs are 1.2 times as fast, and the efficiency falls from 62 % to 38 %. In
-# the second column, the operators are so small that launching takes longer than computing: the host needs 4 µs for
-# each.
+# On sixteen GPUs, computing takes 1.3 ms. That is more than half of 2.1 ms, because norms and residuals (0.4 ms) are
+# not cut at all. The all-reduces now cross the network, and grow from 0.7 to 1.0 ms. (They do not grow more, because
+# each GPU has a network card of its own.) So twice the GPUs are 1.2 times as fast, and the efficiency falls from 62 %
+# to 38 %. In the second column, the operators are so small that launching takes longer than computing: the host needs 4
+# µs for each.
 #
 # So keep all pieces of one copy of the model inside one machine, and give every other machine a copy of its own: these
 # are the two axes of a **mesh**.
@@ -534,7 +536,8 @@ labkit.figure("mesh")
 # %% [markdown]
 # ## 7 The same loss
 #
-# Train your cut GPT on two ranks and the whole GPT on one: same batches, and float64, so that rounding does not show.
+# Train your cut GPT on two ranks and the whole GPT on one, with the same batches. Use float64, so that rounding does
+# not show.
 
 
 # %% tags=["given"]
@@ -565,7 +568,7 @@ for step in (0, 49, 99):
 # norms, and the optimizer state of whatever is not cut, are still on every rank.
 #
 # **The next question.** DDP keeps N copies of weights, gradients and Adam's two moments. What if each rank kept only
-# 1/N of all of it, and asked for the rest when it is needed?
+# 1/N of all this, and asked for the rest when it needed it?
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
@@ -590,7 +593,7 @@ labkit.answer("clip_alone", "norms drift apart")
 # ## Bonus: Your own split
 #
 # Is alternating columns and rows always best? Around a narrow matrix, exchanging activations takes longer than
-# computing. Then each rank may keep it **whole** and repeat the work, if memory allows.
+# computing. Then each rank may keep that matrix **whole** and repeat the work, if memory allows.
 #
 # Choose a split for each matrix of a chain. `"columns"` and `"whole"` read the whole activation, `"rows"` reads a part.
 # `"columns"` outputs a part; `"rows"` and `"whole"` output the whole. The output of the chain must be whole.
@@ -731,9 +734,9 @@ class OwnRandom:
     """A rank's own random numbers: what is drawn inside `with own:` differs from rank to rank of the group.
 
 
-    Random numbers outside the `with` are the same as if it were not there, even if its body raises. Entering the same
-    OwnRandom again goes on where its last `with` stopped, even if that one raised. Where the first `with` starts
-    depends only on the seed and the rank. (Its rank in the group or in the world: your choice.)
+    Random numbers outside the `with` are the same as without it, even if its body raises. Entering the same OwnRandom
+    again goes on where its last `with` stopped, even if that one raised. Where the first `with` starts depends only on
+    the seed and the rank. (Its rank in the group or in the world: your choice.)
     """
 
     def __init__(self, seed: int, group: Group = None) -> None:
@@ -761,8 +764,9 @@ class OwnRandom:
 labkit.check("sequence_parallel", gather_tokens, scatter_tokens, OwnRandom)
 
 # %% [markdown]
-# Now your block of section 3, first with `enter` and `leave`, then with these two. With all tokens on every rank, each
-# of four ranks keeps 7.4 MB of activations for backward. **How many MB with sequence parallelism ("tokens apart")?**
+# Now run your block of section 3, first with `enter` and `leave`, then with these two. With all tokens on every rank,
+# each of four ranks keeps 7.4 MB of activations for backward. **How many MB with sequence parallelism ("tokens
+# apart")?**
 
 # %% tags=["predict"]
 labkit.predict("tokens_apart_mb", 1.9, unit="MB")
@@ -805,8 +809,8 @@ labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 # What if the *text* is too long? **Context parallelism** gives each rank some tokens in attention, too. Every query
 # needs all keys and values before it, so these go round a ring, as chunks did in lesson 02: N - 1 times, each rank
 # passes on to the next rank the keys and values that it received last (at first, its own). Softmax need not see all
-# scores at once: keep the largest score, the sum of exponentials, and the weighted sum of values; rescale them
-# whenever the largest grows.
+# scores at once: keep the largest score, the sum of exponentials, and the weighted sum of values; rescale both sums
+# whenever the largest score grows.
 #
 # **Causal** attention is unbalanced. If rank 0 holds the first tokens and the last rank the last ones, rank 0 has the
 # least to do and the last rank the most. Cut the text into 2N pieces and give each rank two. Which two?
@@ -820,8 +824,8 @@ labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 def balanced_places(num_tokens: int) -> Tensor:
     """Return which tokens this rank holds, ascending; 2N divides num_tokens.
 
-    Each token is on one rank. All ranks have the same number of tokens and the same amount of work. A query's work is
-    the number of keys that it sees: its own and all earlier ones.
+    Each token is on exactly one rank. All ranks have the same number of tokens and the same amount of work. A query's
+    work is the number of keys that it sees: its own and all earlier ones.
     """
     # BEGIN SOLUTION ring_attention
     pieces = torch.arange(num_tokens).chunk(2 * dist.get_world_size())
@@ -840,8 +844,8 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> Tensor:
 
     Args:
         q, k, v: Of this rank's tokens, shape (B, H, T/N, K).
-        places: Where this rank's tokens are in the text, ascending. They may be any: a rank does not know the places of
-            the other ranks' tokens.
+        places: Where this rank's tokens are in the text, ascending. They may be any places, and a rank does not know
+            those of the other ranks' tokens.
     """
     # BEGIN SOLUTION ring_attention
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -882,8 +886,8 @@ labkit.check("ring_attention", balanced_places, ring_attention)
 # * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models" (2022): sequence
 #   parallelism.
 # * H. Liu, M. Zaharia and P. Abbeel, "Ring Attention with Blockwise Transformers for Near-Infinite Context" (2023); W.
-#   Brandon and others, "Striped Attention" (2023), on causal balance. Two pieces for each rank, one from either end, is
-#   what Llama 3 was trained with ("The Llama 3 Herd of Models", 2024).
+#   Brandon and others, "Striped Attention" (2023), on causal balance. Llama 3 was trained with two pieces for each
+#   rank, one from either end ("The Llama 3 Herd of Models", 2024).
 # * L. Zheng and others, "Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning"
 #   (2022): the split of every operator as an optimum.
 # * PyTorch documentation: `torch.distributed.tensor.parallel`, with `ColwiseParallel`, `RowwiseParallel`,

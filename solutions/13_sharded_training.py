@@ -136,8 +136,9 @@ labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 # An all-reduce is a reduce-scatter followed by an all-gather (lesson 02). Sharding uses the halves separately:
 # **all-gather** turns shards into whole tensors, **reduce-scatter** turns whole gradients into shards of their sum.
 #
-# One collective for each tensor would waste latency, so both take a *list* of tensors. Both should also run while you
-# compute. So each starts its collective at once, and returns a function that waits for it:
+# One collective for each tensor would waste latency, so your two functions take a *list* of tensors. Their collectives
+# should also run while you compute. So each function starts its collective at once, and returns a function that waits
+# for it:
 #
 # ```python
 # finish = start_gather(shards, tensors)
@@ -189,8 +190,8 @@ def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], No
 
     Args:
         shards: This rank's shard of each tensor.
-        tensors: What the returned function fills, in place. Do not touch their storage before it runs: until then it
-            may be empty. The caller allocates it in time.
+        tensors: What the returned function fills, in place. Until that function is called, their storage may be empty,
+            so do not touch it earlier. The caller allocates the storage before the call.
     """
     # BEGIN SOLUTION flat_shards
     sizes = [len(shard) for shard in shards]
@@ -417,7 +418,8 @@ labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 #
 # What you get for this time is memory: a rank's peak falls from 132.9 MB to 105.5 MB with ZeRO-1 and to 48.5 MB with
 # ZeRO-2. Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which
-# saves the 38 MB of DDP's communication buffers.
+# saves 38 MB of communication buffers: here DDP's buckets take 19 MB in the first step, and another 19 MB once DDP has
+# rebuilt them for the second.
 #
 # ## 6 Which rank holds memory that should be free?
 #
@@ -454,7 +456,7 @@ print(*labkit.audit(keeps_gradients, on=labkit.virtual(4, gpu="a100")).findings,
 # %% [markdown]
 # ## 7 The course's GPT, sharded
 #
-# Two real processes, the same batches and AdamW: torch's DDP, then your two optimizers.
+# Two real processes train on the same batches with AdamW: first under torch's DDP, then with your two optimizers.
 
 # %% tags=["parameters"]
 NUM_STEPS = 60
@@ -516,8 +518,9 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 #
 # While block *i* computes, block *i + 1* is already being gathered: **prefetching**. In backward it is block *i - 1*.
 #
-# There is a trap in freeing. If you replace `parameter.data`, the memory stays: for backward, autograd kept views of
-# it. So **empty the storage** instead. The tensor keeps its shape, and its memory is gone, whoever refers to it:
+# There is a trap in freeing. If you replace `parameter.data`, the memory stays: for backward, autograd has kept views
+# of that memory. So **empty the storage** instead. The tensor keeps its shape, and its memory is gone, whoever refers
+# to it:
 
 # %%
 weight = torch.ones(1000, 1000)
@@ -540,7 +543,7 @@ class Unit:
         self.whole = [torch.empty_like(p.data, dtype=compute_dtype) for p in params]
         self.free()
 
-    def start_gather(self) -> None:  # unless they are here, or under way
+    def start_gather(self) -> None:  # does nothing if the parameters are here or on their way
         if self.params and not self.is_whole and self.arriving is None:
             self.arriving = start_gather(self.shards, self.whole)
 
@@ -565,7 +568,7 @@ class Unit:
         for each in self.trained:
             each.grad = None
 
-    def finish_scatter(self) -> None:  # unless the unit is whole: waits, and gives each its shard of the mean gradient
+    def finish_scatter(self) -> None:  # while the unit is not whole: waits, then each grad is its shard of the mean
         if self.leaving is not None and not self.is_whole:
             for parameter, gradient in zip(self.trained, self.leaving(), strict=True):
                 parameter.grad = gradient.to(parameter.dtype)
@@ -582,7 +585,7 @@ class Unit:
 # | before its backward | `output.register_hook(f)`: `f(gradient)` |
 # | when a gradient is complete | `parameter.register_post_accumulate_grad_hook(f)`: `f(parameter)` |
 #
-# Each `f` returns `None`. (`block.register_full_backward_pre_hook` would also do, but it keeps the gradient of the
+# Each `f` returns `None`. (`block.register_full_backward_pre_hook` would also work, but it keeps the gradient of the
 # block's output alive until the block's backward is over.) When all gradients of a unit are complete, start its
 # scatter. Starting it also drops the unit's whole gradients.
 #
@@ -741,16 +744,16 @@ labkit.reveal("zero3_step", zero3.makespan_ns / steps["DDP"], zero3)
 # %% [markdown]
 # Memory shrinks, and the step takes 5 % longer, not 50 %: most of the communication overlaps with computing. And there
 # is one collective for each block, not for each tensor as in your ZeRO-2. Look at a rank's memory row (More, Memory):
-# blocks are gathered and freed. Besides shards and activations it holds up to four blocks' worth: the parameters of the
-# block that computes, its gradients, the parameters that arrive, and the gradients that leave. So larger blocks take
-# more memory, and need fewer collectives.
+# blocks are gathered and freed. Besides shards and activations a rank holds up to four blocks' worth: the parameters of
+# the block that computes, its gradients, the parameters that arrive, and the gradients that leave. So larger blocks
+# take more memory, and need fewer collectives.
 
 # %% [markdown]
 # ### The course's GPT on it
 #
-# One thing is missing before you can train: **clipping** by the norm of the *whole* gradient. Each rank has the
-# squares of its shards only, so their sum travels: one number. `clip_shards` does that here; you build it in a later
-# bonus.
+# One thing is missing before you can train: **clipping** by the norm of the *whole* gradient. Each rank has only the
+# squares of its own shards, so the ranks add up their sums: one number travels. `clip_shards` does that here; you build
+# it in a later bonus.
 #
 # **[[own_norm]].** Somebody forgets the `all_reduce`, and each rank clips by the norm of its own shards. What happens?
 # Choose `"error"`, `"nothing"`, `"another direction"` (the update points elsewhere) or `"ranks drift apart"`.
@@ -773,7 +776,7 @@ def yours(num_steps: int) -> list[float]:
 
 
 # %% [markdown]
-# Two real processes, the same batches, AdamW and clipping: first your version, then torch's `fully_shard`
+# Two real processes train with the same batches, AdamW and clipping: first your version, then torch's `fully_shard`
 # (`labkit.models.train_fully_sharded`):
 
 # %% tags=["nbval-ignore-output"] seconds=30
@@ -791,11 +794,11 @@ for train in (yours, train_fully_sharded):
 #
 # * a larger **microbatch**: more sequences go through the model together, so blocks are gathered less often;
 # * **keep** a layer whole between forward and backward: that saves a gather;
-# * **save** a layer's activations. Otherwise backward recomputes the layer's forward from its input. That is
+# * **save** a layer's activations. Otherwise backward recomputes the layer's forward from its input. Recomputing is
 #   **activation checkpointing**: backward takes three units of time instead of two.
 #
-# `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. For the smallest plan, one sequence at
-# a time:
+# `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. Here they are for the smallest plan, one
+# sequence at a time:
 
 # %% tags=["given"]
 from labkit.plans.sharded_step import SEVEN_BILLION, Job, StepPlan, cost
@@ -809,9 +812,9 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # *10 points, about 30 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Find the fastest plan that fits; `help(Job)` and `help(StepPlan)` list the fields. The naive plan takes the largest
-# microbatch that fits and recomputes everything. A faster plan earns half of the points. The other half is for
-# matching two published methods used together, each with its best choice for every layer: block recomputation
-# (Korthikanti and others, 2022) and FSDP's `reshard_after_forward` (Zhao and others, 2023), each set layer by layer.
+# microbatch that fits and recomputes everything. A faster plan earns half of the points. The other half is for matching
+# two published methods used together, each with its best choice for every layer: block recomputation (Korthikanti and
+# others, 2022) and FSDP's `reshard_after_forward` (Zhao and others, 2023).
 
 
 # %% [markdown] tags=["slide-only"]
@@ -946,8 +949,8 @@ def start_node_gather(shards: list[Tensor], tensors: list[Tensor], node: Any) ->
 def start_hybrid_scatter(tensors: list[Tensor], node: Any, across: Any) -> Callable[[], list[Tensor]]:
     """Begin to average tensors over all nodes' ranks; return a function that waits and returns this rank's shards.
 
-    Use two collectives. The one inside the node has started when this returns. The one across nodes sends only shards;
-    it may start in the returned function.
+    Use two collectives. The one inside the node has started when this function returns. The one across nodes sends only
+    shards; it may start in the returned function.
     """
     # BEGIN SOLUTION hybrid_shards
     rows = torch.cat([node_rows_of(tensor, node) for tensor in tensors], 1)
@@ -974,9 +977,9 @@ def node_rows_of(tensor: Tensor, node: Any) -> Tensor:
 labkit.check("hybrid_shards", node_shard_of, start_node_gather, start_hybrid_scatter)
 
 # %% [markdown]
-# In torch this is a device mesh of two dimensions. `fully_shard` shards along the second one (inside a node), and keeps
-# equal copies along the first (across nodes). Here are two nodes of four GPUs, first as eight ranks in a row, then as
-# two times four:
+# In torch, hybrid sharding needs a device mesh of two dimensions. `fully_shard` shards along the second one (inside a
+# node), and keeps equal copies along the first (across nodes). Here are two nodes of four GPUs, first as eight ranks in
+# a row, then as two times four:
 
 
 # %% tags=["given"]
@@ -1007,7 +1010,8 @@ for shape in ((8,), (2, 4)):
 # %% [markdown]
 # ## Bonus: Thirteen billion on the same devices
 #
-# With 13.6 billion parameters the shards alone take 27 GB on each of your eight 24 GB devices. What could leave?
+# With 13.6 billion parameters the shards alone take 27 GB on each of your eight 24 GB devices. What could move
+# elsewhere?
 #
 # **Offloading** (ZeRO-Offload, Ren and others, 2021) puts the optimizer's 12 bytes, masters and means, into the
 # **host's** memory, which is much larger. The host's cores then do the update: a layer's gradient shard goes down, the
@@ -1019,7 +1023,8 @@ for shape in ((8,), (2, 4)):
 # host                     | update 39       | update 38      | ...               | update 0 |
 # ```
 #
-# `offloaded_cost(job, host, plan)` returns what a plan costs. With everything on the host, one sequence at a time:
+# `offloaded_cost(job, host, plan)` returns what a plan costs. Here is the plan with everything on the host and one
+# sequence at a time:
 
 # %% tags=["given"]
 from labkit.plans.offloaded_step import HOST, THIRTEEN_BILLION, Host, OffloadPlan, offloaded_cost
@@ -1035,8 +1040,8 @@ print(offloaded_cost(THIRTEEN_BILLION, HOST, OffloadPlan(StepPlan(1, nothing, no
 #
 # Find the fastest plan that fits; `help(Host)` and `help(OffloadPlan)` list the fields. The naive plan moves everything
 # to the host, with the largest microbatch that fits, as in the paper. Beating it earns half of the points. The other
-# half is for a plan as fast as the best setting of its successor, Twin-Flow (ZeRO-Offload++, 2023), which keeps no
-# layer whole. The best known plan is slightly faster.
+# half is for a plan as fast as the best setting of that paper's successor, Twin-Flow (ZeRO-Offload++, 2023), which
+# keeps no layer whole. The best known plan is slightly faster.
 
 
 # %% tags=["design"] exercise="offload_plan" points=10 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=3 minutes=25 title="What the host can hold" provides=["offload_plan"] bonus=true
@@ -1072,7 +1077,7 @@ labkit.challenge("offload_plan", offload_plan)
 # process* would have saved: whole tensors in the parameters' shapes, under the parameters' numbers. That can be loaded
 # on any number of ranks, and into a plain optimizer, too.
 #
-# The form is PyTorch's. For a parameter of shape (5, 7) that was given first:
+# The format is PyTorch's. For a parameter of shape (5, 7) that was given first:
 #
 # ```python
 # {"state": {0: {"step": tensor(2.), "exp_avg": a_5_by_7, "exp_avg_sq": another_5_by_7}},
@@ -1080,7 +1085,7 @@ labkit.challenge("offload_plan", offload_plan)
 # ```
 #
 # Here every rank gets the whole state. At 7 billion parameters that is 56 GB in float32. So real systems let one rank
-# keep it, piece by piece in the host's memory, or write shards with a table that says where each one is
+# collect it, piece by piece, in the host's memory, or write shards with a table that says where each one is
 # (`torch.distributed.checkpoint`).
 #
 # ### Exercise [[saved_state]]

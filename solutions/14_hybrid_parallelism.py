@@ -13,16 +13,16 @@
 # %% [markdown]
 # # 14 All of them at once
 #
-# Two teams train the same 70 billion parameters on the same 512 H100s: the same batch, the same eight-way data,
-# pipeline and tensor parallelism. One job reaches 17 % of the GPUs' peak, the other 48 %. The only difference is
-# *which GPU does what*.
+# Two teams train the same 70 billion parameters on the same 512 H100s, with the same batch and the same eight-way data,
+# pipeline and tensor parallelism. One job reaches 17 % of the GPUs' peak, the other 48 %. The only difference is *which
+# GPU does what*.
 #
-# You have built every axis by itself. Now you put them together: the mesh, the step, one gradient and one norm for
-# all ranks. Then your parts train the course's GPT on eight ranks, to the losses of a single process, beside torch's
-# own.
+# You have built every axis by itself. Now you put them together: the mesh, the step, one gradient and one norm for all
+# ranks. Then your parts train the course's GPT on eight ranks, and so do torch's own. Both reach the losses of a single
+# process.
 #
 # **Time:** [[minutes]] minutes in two sittings (stop after section 5), and a bonus that takes longer. **You need**
-# lessons 08, 09, 12 and 13, also its bonus `hybrid_shards`; what you skipped is lent. No GPU.
+# lessons 08, 09, 12 and 13, with 13's bonus `hybrid_shards`; what you skipped is lent. No GPU.
 #
 # **Stuck?** `labkit.hint("mesh_groups")` gives up to three hints. `labkit.lend("mesh_groups")` puts a working version
 # into the notebook: you forfeit its points, but every cell below it will run.
@@ -58,8 +58,8 @@ for order in ("tensor data pipeline", "data pipeline tensor"):
 # A **mesh** gives each rank a place on every **axis**. Ranks count through the places as a clock does: the last axis
 # changes fastest. `{"data": 2, "pipeline": 2, "tensor": 2}` puts rank 5 at data 1, pipeline 0, tensor 1.
 #
-# Ranks that differ *only* in their tensor place form a group along `tensor`, and so for every axis. Each rank is in
-# one group along each axis, and every collective of this lesson runs in such a group.
+# Ranks that differ *only* in their tensor place form a group along `tensor`; the other axes have groups in the same
+# way. Each rank is in one group along each axis, and every collective of this lesson runs in such a group.
 
 # %% tags=["figure"]
 labkit.figure("mesh", data=2, tensor=4)
@@ -162,9 +162,9 @@ class Mesh:
 # %% [markdown]
 # ## 2 Who gets what
 #
-# Only two axes split the batch: `data` and `shard`. A place on both is a **replica**. Tensor ranks and stages of one
-# replica all work on the same samples. Number the replicas `r = place["data"] * sizes["shard"] + place["shard"]`, and
-# cut the batch into as many runs of consecutive samples, all of the same length. Replica r takes run r, in
+# Only two axes split the batch: `data` and `shard`. The ranks with the same place on both form a **replica**, and all
+# of them work on the same samples. Number the replicas `r = place["data"] * sizes["shard"] + place["shard"]`, and cut
+# the batch into one run of consecutive samples for each replica, all of the same length. Replica r takes run r, in
 # microbatches of equal size.
 #
 # Random numbers follow the same map. Where nothing is cut, tensor ranks hold the *same* activations, so they must drop
@@ -348,8 +348,8 @@ labkit.check("clip_whole", clip_whole)
 # %% [markdown]
 # ## 5 The step
 #
-# Now train the GPT on what you built: your operators and cut layers (lesson 12), your `run_schedule` (08), your shards
-# (13), your mesh.
+# Now train the GPT with what you built: your operators and cut layers (lesson 12), your `run_schedule` (08), your
+# shards (13), your mesh.
 
 
 # %% tags=["given"]
@@ -392,8 +392,9 @@ def train_hybrid(parts: SimpleNamespace, num_steps: int, **sizes: int) -> list[f
 
 
 # %% [markdown]
-# Eight virtual ranks: 2 shards x 2 stages x 2 tensor ranks. For comparison, one process, and torch's own tools on the
-# same mesh: `init_device_mesh`, `parallelize_module`, `fully_shard` and `torch.distributed.pipelining`.
+# You have eight virtual ranks: 2 shards x 2 stages x 2 tensor ranks. For comparison, the GPT also trains in one
+# process, and with torch's own tools on the same mesh: `init_device_mesh`, `parallelize_module`, `fully_shard` and
+# `torch.distributed.pipelining`.
 
 # %% seconds=20
 from labkit.torchs_hybrid import step_beside, train_torchs
@@ -408,7 +409,7 @@ print("torch's own", mean_losses(torchs.results))
 
 # %% [markdown]
 # The losses are the same: how a model is spread over ranks does not change what it learns. Without the clip, the third
-# would be 2.731.
+# loss would be 2.731.
 #
 # This run does not test all of your work: no weight here is of kind `"tokens"`, and both replicas have the same number
 # of targets.
@@ -444,7 +445,7 @@ labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
 # ## 6 Which axis is on the network?
 #
 # A colleague's step on eight GPUs: two ranks along each of `data`, `pipeline` and `tensor`, and two GPUs in each
-# machine, numbered machine by machine. `F0` is the first microbatch forward, `B0` the same one backward. It takes
+# machine, numbered machine by machine. `F0` is the first microbatch forward, `B0` the same one backward. The step takes
 # much longer than it should.
 
 # %% tags=["figure", "nbval-ignore-output"]
@@ -463,7 +464,7 @@ labkit.recorded("wrong_order")
 labkit.answer("wrong_order", partner=4, slow="partial sums of a layer", last="tensor")
 
 # %% [markdown]
-# Fix it: this plays such a step with the axes in *your* order. Which orders are fast?
+# Fix it: this cell plays such a step with the axes in *your* order. Which orders are fast?
 
 
 # %%
@@ -476,7 +477,7 @@ order = "pipeline tensor data"  # write another one, and run this cell again
 print(f"{order}: {play(order).makespan_ns / 1e6:.1f} ms")
 
 # %% [markdown]
-# All six, when you have tried yours:
+# When you have tried yours, here are all six:
 
 # %% seconds=2
 print(*(f"{order:20} {play(order).makespan_ns / 1e6:5.1f} ms" for order in every_order()), sep="\n")
@@ -537,8 +538,8 @@ labkit.answer("batch_too", 1)
 # %% [markdown]
 # ## 8 Your own mesh
 #
-# More tensor ranks: less memory each, more to exchange. More stages: less memory each, a longer bubble. More replicas:
-# fewer microbatches each, more gradients to sum.
+# With more tensor ranks, each needs less memory, but they exchange more. With more stages, each needs less memory, but
+# the bubble is longer. With more replicas, each has fewer microbatches, but there are more gradients to sum.
 #
 # `every_plan(job)` lists every order, all sizes that give equal stages, and microbatches of 1 to 8 samples.
 # `cost(job, plan)` has the `seconds` of a step, and in `stage_bytes` what a GPU of each stage holds: weights,
@@ -551,13 +552,13 @@ for name, job in JOBS.items():
     print(name, job, fastest, cost(job, fastest), f"with data first at best {slower:.2f} s", sep="\n  ")
 
 # %% [markdown]
-# In all three, `pipeline` first beats `data` first. Two of these plans do not fit in memory. The naive answer is the
-# fastest plan of `every_plan` that fits. But a plan has two more fields: `recompute`, how many layers of each stage
-# keep only their input and run forward again in backward, and `layers`, how many layers each stage has.
+# In all three jobs, `pipeline` first beats `data` first. Two of these three plans do not fit in memory. The naive
+# answer is the fastest plan of `every_plan` that fits. But a plan has two more fields: `recompute`, how many layers of
+# each stage keep only their input and run forward again in backward, and `layers`, how many layers each stage has.
 #
 # Each job counts by itself. Half of its points are for beating the naive answer, or for matching it if nothing is
 # faster. The other half are for a step as short as AdaPipe's (Sun and others, 2024) with equal stages. The best known
-# is faster still.
+# plan is faster still.
 #
 # `lay_out` has 20 s for each job.
 #
@@ -596,7 +597,7 @@ labkit.challenge("lay_out", lay_out)
 # %% [markdown]
 # ## 9 Under torchrun
 #
-# As a program:
+# Here it is as a program:
 
 
 # %% tags=["export"]
@@ -697,9 +698,9 @@ labkit.check("deal_layers", deal_layers)
 # ## Bonus: A ring as an axis of the mesh
 #
 # A text too long for one GPU is cut, too. Along an axis `context`, ranks hold different tokens of the same samples. For
-# weights they are like replicas: each has seen its own targets, so gradients are weighted and summed along it. For
-# attention they are a **ring**: keys and values go round in blocks, and each rank's queries meet all of them. No rank
-# ever holds all keys, or the scores of its queries with all keys.
+# weights they are like replicas: each rank has seen its own targets, so gradients are weighted and summed along this
+# axis. For attention they are a **ring**: keys and values go round in blocks, and each rank's queries meet all of them.
+# No rank ever holds all keys, or the scores of its queries with all keys.
 #
 # Softmax does not need all scores at once. Keep each query's largest score so far, its sum of exponentials and its
 # weighted sum of values; rescale both sums whenever the largest grows. (The bonus of lesson 12 asked for this much.)
@@ -831,8 +832,8 @@ print("equal, up to rounding" if max(off) < 1e-5 else off)
 # %% [markdown]
 # These ranks hold their tokens in order. A ring may skip a block whose keys are all later than a rank's queries: then
 # rank 0 is soon done, and waits. **Zig-zag** gives each rank two shorter pieces, one from the beginning and one from
-# the end, so that every rank has the same number of (query, key) pairs to compute. Only keys that a query may see
-# count.
+# the end, so that every rank has the same number of (query, key) pairs to compute. A pair counts only if the query may
+# see the key, also inside a block.
 #
 # **[[ring_balance]].** The text is long and only computing counts. With 8 ranks, by what factor is zig-zag faster than
 # a ring whose ranks hold their tokens in order and skip those blocks?
@@ -863,11 +864,11 @@ labkit.answer("ring_balance", 1.875)
 # What if everybody asks for the same expert? Two answers, both from Switch Transformer (Fedus and others, 2021). Each
 # expert has a **capacity**. It takes the first tokens that ask for it: rank 0's in their order, then rank 1's, and so
 # on. Later tokens skip it: their output is `x`. And a **balance loss** pulls the router towards equal shares:
-# `E * sum(f * P)` over E experts. `f` is the share of tokens that ask for an expert, taken or not, `P` its mean
-# probability; both over all tokens of the group.
+# `E * sum(f * P)` over E experts. `f` is the share of tokens that ask for an expert, taken or not, and `P` is its mean
+# probability; both count all tokens of the group.
 #
 # So the tokens that are dropped do not depend on the number of ranks: they are those that one process with all tokens
-# drops.
+# would drop.
 #
 # ### Exercise [[expert_parallel]]
 #

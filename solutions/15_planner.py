@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 15 A planner you can trust
 #
-# A published estimator predicted a training step of 6,042 ms. The machine took 700. Another estimate was 32 % too
+# A published estimator predicted a training step of 6,042 ms. The machine took 700 ms. Another estimate was 32 % too
 # low. Which number do you trust, and how do you find out?
 #
 # Last lesson you ranked hundreds of plans by a formula that you never tested. Now you build a formula part by part, and
@@ -68,8 +68,8 @@ step.timeline
 
 # %% [markdown]
 # Blue blocks are forwards and backwards. On ranks 14 and 15 they follow one another with hardly a gap, and all others
-# wait for them. They hold the last stage, with the **head**: the product that turns activations into scores for a
-# vocabulary of 65,536. Last lesson's formula has no head.
+# wait for them. These two ranks hold the last stage, with the **head**: the product that turns activations into scores
+# for a vocabulary of 65,536. Last lesson's formula has no head.
 #
 # A total can't tell you that. So compare *parts*.
 
@@ -85,7 +85,7 @@ step.timeline
 # %% [markdown]
 # ## 2 A layer, at the size of its pieces
 #
-# A matrix product takes the longest of three times: for its operations, for its bytes, for a launch.
+# A matrix product takes as long as the slowest of three things: its operations, moving its bytes, or a launch.
 
 
 # %% tags=["given"]
@@ -99,12 +99,12 @@ def product_seconds(job: Job, rows: int, inner: int, columns: int) -> float:
 # %% [markdown]
 # A layer has four products: (h x 3h), (h x h), (h x 4h), (4h x h), where h is `job.width`, on microbatch x `num_tokens`
 # rows. Tensor ranks cut the first and third matrix by columns, the other two by rows. After the second and the fourth
-# comes an all-reduce of the activation, in bfloat16. Backward has two all-reduces, too. For each product in forward,
-# backward has two, each of which takes as long. With `recompute`, backward starts with the whole forward, all-reduces
-# included. We leave out attention's own products and elementwise operators, here and on the cluster.
+# comes an all-reduce of the activation, in bfloat16. Backward has two all-reduces, too. For each product of forward,
+# backward has two products, each of which takes as long. With `recompute`, backward starts with the whole forward,
+# all-reduces included. We leave out attention's own products and elementwise operators, here and on the cluster.
 #
 # `scatter_seconds(job, plan, "tensor", num_bytes)` returns the seconds of a reduce-scatter or an all-gather of
-# `num_bytes`: a latency for each step, and the time for the bytes. An all-reduce is both.
+# `num_bytes`: a latency for each step, and the time for the bytes. An all-reduce is one of each.
 
 # %% [markdown] tags=["slide-only"]
 # ## Half the work, half the time?
@@ -127,7 +127,7 @@ def product_seconds(job: Job, rows: int, inner: int, columns: int) -> float:
 
 # %% tags=["exercise"] exercise="layer_time" points=20 difficulty=2 importance=5 minutes=15 title="The size of the pieces" provides=["layer_seconds"]
 def layer_seconds(job: Job, plan: Plan) -> tuple[float, float]:
-    """Return the seconds that one layer takes a tensor rank for one microbatch, all-reduces included.
+    """Return the seconds that a tensor rank spends on one layer and one microbatch, all-reduces included.
 
     Returns:
         The seconds of forward, and the seconds of backward with recomputation.
@@ -147,8 +147,8 @@ def layer_seconds(job: Job, plan: Plan) -> tuple[float, float]:
 labkit.check("layer_time", layer_seconds)
 
 # %% [markdown]
-# The head is one more product. Its scores stay cut by columns: no all-reduce in forward, and one in backward, of its
-# input's gradient.
+# The head is one more product. Its scores stay cut by columns, so forward needs no all-reduce. Backward needs one, of
+# the gradient of the head's input.
 
 
 # %% tags=["given"]
@@ -168,12 +168,12 @@ for tensor in (1, 2, 4, 8):
     print(f"{tensor} tensor ranks: formula {1e6 * mine:.0f} us, cluster {1e6 * theirs:.0f} us")
 
 # %% [markdown]
-# By the formula, eight ranks are slower than four; on the cluster they gain next to nothing. Each all-reduce carries
-# the whole activation, and on more ranks it takes longer.
+# By the formula, eight ranks are slower than four; on the cluster they gain next to nothing over four. Each all-reduce
+# carries the whole activation, and on more ranks it takes longer.
 #
-# On two and four ranks the formula is 7 and 9 % too low. It leaves out what NCCL needs to *start* a collective: 8 us
-# or more in its tuning table, and the cluster takes them from there. On eight ranks a second error nearly cancels the
-# first: with LL128 (lesson 03), steps are shorter than the formula assumes.
+# On two and four ranks the formula is 7 and 9 % too low. It leaves out what NCCL needs to *start* a collective: 8 us or
+# more, by the tuning table of NCCL, which the cluster uses. On eight ranks a second error nearly cancels the first:
+# with LL128 (lesson 03), steps are shorter than the formula assumes.
 #
 # ## 3 What the fullest stage holds
 #
@@ -269,7 +269,11 @@ labkit.check("exposed_gradients", exposed_seconds)
 
 # %% tags=["given"]
 def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
-    """Return the seconds that the step goes on after the first stage's last backward; backward is one layer's."""
+    """Return the seconds from the end of the first stage's last backward to the end of the step.
+
+    Args:
+        backward: Seconds of one layer's backward for one microbatch.
+    """
     layers = job.num_layers // plan.pipeline
     buckets, computing = [job.layer_params] * layers + [job.end_params], [backward] * layers + [0.0]
     if plan.pipeline == 1:
@@ -294,7 +298,7 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 # `hop_seconds(job, plan)`, the mean of all hops. Most messages are hidden. Only those of one microbatch, forward
 # through all stages and back, add to the step.
 #
-# For each plan of a job, fitting or not, you may be off by at most 10 %. You are graded on three jobs that you
+# For each plan of a job, whether it fits or not, you may be off by at most 10 %. You are graded on three jobs that you
 # do not see.
 #
 # ### Exercise [[step_time]]
@@ -332,7 +336,7 @@ print(f"stages alike {alike:.0f} ms + the head {of_head:.0f} ms + the rest = {1e
 print(f"the cluster: {step}; lesson 14: {1e3 * formula:.1f} ms")
 
 # %% [markdown]
-# Section 1's factor of two is the head alone.
+# The head alone explains section 1's factor of two.
 
 # %% [markdown] tags=["slide-only"]
 # ## The step
@@ -346,9 +350,9 @@ print(f"the cluster: {step}; lesson 14: {1e3 * formula:.1f} ms")
 # %% [markdown]
 # ## 6 Who sets the pace?
 #
-# A recorded step, one rank for each stage: `F` is a forward, `B` a backward, and a short block without a label is a
-# forward, too. `busy`, on the right, is the fraction of the step that a rank spends computing; the number below, the
-# fraction it spends communicating.
+# Here is a recorded step with one rank for each stage. `F` is a forward, `B` a backward, and a short block without a
+# label is a forward, too. `busy`, on the right, is the fraction of the step that a rank spends computing. The number
+# below it is the fraction that the rank spends communicating.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("late_stage")
@@ -372,7 +376,8 @@ labkit.answer("late_stage", rank=1, cause="it computes layers again", cure="fewe
 # four of them the rule picks the fastest run; on the worst it reaches only 37 % of the best throughput.
 #
 # Your score is the time that the cluster takes with your plan. On each of the jobs that you do not see, half of the
-# points are for beating the rule of thumb, half for being within 1 % of the best plan.
+# points are for beating the rule of thumb, half for being within 1 % of the best plan. Your function has 10 s for each
+# of these jobs, and must not play steps.
 #
 # ### Exercise [[choose_plan]]
 #
@@ -408,8 +413,8 @@ labkit.challenge("choose_plan", choose_plan)
 # %% [markdown]
 # ## 8 Somebody else's machines
 #
-# Your cluster is virtual. These runs are real: nanotron on 16 H100s, 8 billion parameters, tensor ranks within a
-# node. Your planner was not fitted to them.
+# Your cluster is virtual. These runs are real: nanotron trained 8 billion parameters on 16 H100s, with tensor ranks
+# within a node. Your planner was not fitted to them.
 
 # %%
 import matplotlib.pyplot as plt
@@ -424,7 +429,7 @@ plt.gca().set(xlabel="predicted, s a step", ylabel="measured (dotted: as predict
 plt.show()
 
 # %% [markdown]
-# By the lesson's own formula, *most* runs took 1.3 to 2.4 times as long as predicted: it leaves out attention,
+# By the lesson's own formula, *most* runs took 1.3 to 2.4 times as long as predicted: the formula leaves out attention,
 # elementwise operators, and the time in which a device waits for a host that launches small operators too slowly.
 # *Some* took four to fifteen times as long. Could one more part explain those? Here are the plans that ran more than
 # once. Your prediction comes first:
@@ -435,9 +440,10 @@ for plan in sorted({plan for plan in plans if plans.count(plan) > 1}, key=str):
     print(f"{plan}: {step_seconds(PUBLISHED_JOB, plan):.1f} s;", *took)
 
 # %% [markdown]
-# The runs of a line differ in at most one setting: whether replicas sharded AdamW's state. In most lines they agree
-# within a few percent; in two they are three and four times apart. But the first plan (2 replicas, 8 tensor ranks, a
-# microbatch of 1) ran twice *with* sharded state: 19.0 s and 88.9 s with the *same* settings. No part explains that.
+# The runs of a line differ in at most one setting: whether replicas sharded AdamW's state. In most lines the times
+# agree within a few percent; in three lines they are three to five times apart. One of these three is the first line (2
+# replicas, 8 tensor ranks, a microbatch of 1). That plan ran twice with the *same* settings, both times with sharded
+# state, and took 19.0 s and 88.9 s. No part explains that.
 #
 # **[[same_settings]].** A formula predicts one time for both runs, so it is off by some factor for each. (A factor of
 # 2 means twice or half the time.) Choose the prediction whose larger factor is as small as possible. How large is
@@ -524,14 +530,15 @@ labkit.answer("wrong_prints", twice="the embedding", replicas=8, percent=35.3)
 # A `Graph` has tables, as a compiler would have them. `graph.seconds[o][gpus][way]` is the time of operator o for one
 # microbatch; its keys `gpus` are the numbers of GPUs that a stage may have. `graph.between[a, b][gpus][way_a][way_b]`
 # is the extra time if b reads a's output and both are in the same stage; across stages it costs nothing. Most operators
-# read their predecessor; a residual connection reads further back. Return `Stage(gpus, ways)` for each stage, a way for
-# each of its operators. Together the stages have all operators, in order, and use all of `graph.num_gpus`.
+# read their predecessor; a residual connection reads further back. For each stage, return `Stage(gpus, ways)` with one
+# way for each of its operators. Together the stages have all operators, in order, and use all of `graph.num_gpus`.
 # `stage_seconds(graph, first, stage)` is the time t of a stage whose first operator is `first`. With M microbatches, a
 # step takes sum(t) + (M - 1) x max(t) over the stages.
 #
 # Your score is the step time. On each graph, half of the points are for beating equal stages with all operators cut in
-# one way, the other half for matching Alpa, which finds the shortest step. You may look up `graph.seconds[o]` 300,000
-# times, counting the look-ups that `stage_seconds` makes: too few to try every way of twelve operators.
+# one way, the other half for matching Alpa, which finds the shortest step. In each graph you may look up
+# `graph.seconds[o]` 300,000 times, counting the look-ups that `stage_seconds` makes. That is too few to try every way
+# of twelve operators.
 #
 # ### Exercise [[two_levels]]
 #

@@ -83,10 +83,10 @@ labkit.reveal(
 # A program can be killed between any two of its calls. The power can fail there, too. What is left on the disk?
 #
 # * A killed program leaves what it has written. What Python still buffers is lost.
-# * A power cut leaves what was **synced**, by `os.fsync` of the open file. Of what was not, any part may be missing.
-#   It reads as zeros, and `torch.load` need not notice.
+# * A power cut leaves what was **synced**, by `os.fsync` of the open file. Any part that was not synced may be missing:
+#   it reads as zeros, and `torch.load` need not notice.
 # * A *name* is an entry in its folder. It is safe after `os.fsync` of the **folder**. `sync(folder)` below does that,
-#   and syncs no contents.
+#   but syncs no contents.
 # * `Path.replace` gives a file another name in one step: it happens or it does not.
 #
 # Nothing else is guaranteed, not even the order in which contents and names reach the disk.
@@ -112,11 +112,11 @@ def sync(folder: Path) -> None:
 
 
 # %% [markdown]
-# At each file operation of your saves the check tries four crashes: a kill, and three power cuts, after which unsynced
-# files are missing, empty, or have a hole of zeros. After each it loads, saves and loads.
+# At each file operation of your saves the check tries four crashes: a kill and three power cuts, which leave unsynced
+# files missing, empty, or with a hole of zeros. After each crash the check loads, saves and loads.
 #
-# The first line of `load_checkpoint` is given. It sorts names as text, so how must you name saves? Then return the
-# first checkpoint that can be read.
+# The first line of `load_checkpoint` is given. It sorts file names as text, so how must you name your files? Then
+# return the first checkpoint that can be read.
 #
 # ### Exercise [[checkpoints]]
 #
@@ -188,9 +188,9 @@ import inspect
 print(inspect.getsource(Sampler), inspect.getsource(Training), sep="\n\n")
 
 # %% [markdown]
-# Writing a large model takes a while, so training goes on meanwhile: an **asynchronous** checkpoint. So what you return
-# must not change with the next step. Four parts have a `state_dict()`, and their lines are given. What else does a run
-# consist of?
+# Writing a large model takes a while, so training goes on meanwhile: an **asynchronous** checkpoint. So what `state_of`
+# returns must not change with the next step. Four parts have a `state_dict()`, and their lines are given. What else
+# does a run consist of?
 #
 # ### Exercise [[exact_resume]]
 #
@@ -304,8 +304,7 @@ def load_together(folder: Path) -> tuple[int, dict] | None:
 labkit.check("together", save_together, load_together)
 
 # %% [markdown]
-# Why must no rank run ahead? With its next save it deletes an older step, which may be the newest one that all ranks
-# have.
+# Why must no rank run ahead? Its next save would delete an older step, perhaps the newest that all ranks have.
 #
 # Below is a training run made of your parts. `labkit.crash_points` finds every moment at which a crash would leave the
 # disk in a new state. There it crashes the run, by a kill or a power cut, restarts it as torchrun would, and
@@ -404,9 +403,9 @@ table = [f"every {minutes:3} min: {100 * share:.1f} % of the time is training" f
 labkit.reveal("best_interval", max(shares, key=shares.get), table)
 
 # %% [markdown]
-# The best interval can be derived. With a save of $C$ seconds every $T$, saving costs about $C/T$ of the time. An
-# interruption comes every $M$ seconds, on average halfway between two saves, and loses $T/2$: a share $T/2M$. The sum
-# is smallest where both are equal:
+# The best interval can be derived. With a save of $C$ seconds every $T$ seconds, saving costs about $C/T$ of the time.
+# An interruption comes every $M$ seconds, on average halfway between two saves, and loses $T/2$: a share of $T/(2M)$.
+# The sum is smallest where both are equal:
 #
 # $$T = \sqrt{2\,C\,M}$$
 #
@@ -438,10 +437,10 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 # %% [markdown]
 # ## Bonus: two kinds of saves
 #
-# There are two ways to make a save cheap. Save **in the background**: training stops only for the copy that
-# [[exact_resume]] makes. But a crash during the writing loses more, because only the save before it is complete. Or
-# copy the state into a **neighbour's memory**. Saving and loading are fast, but the copy is gone when a failure takes
-# both nodes.
+# There are two ways to make a save cheap. One is to save **in the background**: training stops only for the copy that
+# [[exact_resume]] makes. But a crash during the writing loses more, because only the save before it is complete. The
+# other is to copy the state into a **neighbour's memory**. Saving and loading are fast, but the copy is gone when a
+# failure takes both nodes.
 #
 # **[[storage_interval]].** You copy into a neighbour's memory every minute. 8 of 100 interruptions take a node together
 # with its neighbour. A save to the storage still stops training for 60 s. At Llama 3's failure rate (section 6), how
@@ -463,12 +462,12 @@ for name, job in JOBS.items():
     print(f"{name}\n  {job}\n")
 
 # %% [markdown]
-# The naive plan saves every hour, keeps the nodes of one replica as spares, and waits for a repair when none is left.
-# Beating it earns half of the points. The other half is for losing as little as Young/Daly's plan: it saves at Young's
-# interval (which Daly refined), in the background where that is better, has no spares, and shrinks. The best known
-# plan, found by a search, loses less: it also copies. Think first: [[storage_interval]] says how far apart saves may be
-# if you copy. Then try plans with `lost`. The check draws the same failures as `lost`; when you hand in, others are
-# drawn.
+# The naive plan saves every hour, keeps the nodes of one replica as spares, and waits for a repair when no spare is
+# left. Beating it earns half of the points. The other half is for losing as little as Young/Daly's plan: it saves at
+# Young's interval (which Daly refined), in the background where that is better, has no spares, and shrinks. The best
+# known plan, found by a search, loses less: it also copies. Think first: [[storage_interval]] says how far apart saves
+# may be if you copy. Then try plans with `lost`. The check draws the same failures as `lost`; when you hand in, others
+# are drawn.
 #
 # ### Exercise [[recovery_policy]]
 #
@@ -597,8 +596,8 @@ for name, failures in flips.items():
     print(f"{name:31}", labkit.run(watched, on=world, echo=False).results[0])
 
 # %% [markdown]
-# It misses the last one: all ranks took the same wrong sum, so nothing differs. If the wrong gradient looks plausible,
-# only computing it **twice** shows the error. Not twice on the same GPU, though: one that is broken for good is wrong
+# It misses the last flip: all ranks took the same wrong sum, so nothing differs. If the wrong gradient looks plausible,
+# only computing it **twice** shows the error. Not twice on the same GPU, though: a GPU that is broken for good is wrong
 # in the same way again. And if two results differ, which of the two GPUs is the broken one?
 #
 # ### Exercise [[computing_twice]]
@@ -608,12 +607,12 @@ for name, failures in flips.items():
 
 # %% tags=["exercise"] exercise="computing_twice" points=20 difficulty=4 importance=3 minutes=35 title="Computing twice" provides=["checked_mean"] bonus=true
 def checked_mean(gradient: Tensor, compute: Callable[[int], Tensor]) -> tuple[Tensor, int | None]:
-    """Return the mean of the right gradients of all batches, and the rank that computes wrongly, None if none does.
+    """Return the mean of the right gradients of all batches, and the rank that computes wrongly, or None.
 
     All ranks return the same rank or None, and the same mean up to rounding. There are at least 3 ranks. At most one of
-    them computes wrongly: its `gradient`, all its results of compute, or both. A wrong result differs from the right
-    one in a single bit: the same bit of the same element each time. If nothing is wrong, each rank calls compute
-    exactly once; otherwise each calls it one to three times.
+    them computes wrongly. Then its `gradient` is wrong, or all that its `compute` returns, or both. A wrong result
+    differs from the right one in a single bit: the same bit of the same element each time. If nothing is wrong, each
+    rank calls compute exactly once; otherwise each calls it one to three times.
 
     Args:
         gradient: What this rank computed from its batch; flat, float64.
@@ -737,11 +736,11 @@ def inner_steps(worker: Worker, shared: Tensor, num_steps: int) -> Tensor:
 def outer_step(
     shared: Tensor, momentum: Tensor, moves: list[Tensor | None], rate: float, beta: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the shared weights after a round, and the momentum: a step of SGD with Nesterov's momentum, as torch's.
+    """Return the shared weights after a round, and the momentum: a step of SGD with Nesterov's momentum, as in torch.
 
     Args:
         shared: The weights before the round.
-        momentum: The one that you returned last; zeros at first. Its sign is up to you.
+        momentum: The momentum that you returned last; zeros at first. Its sign is up to you.
         moves: What inner_steps returned on each worker, None for a worker that is missing. At least one is not None.
             The gradient is minus their average.
         rate: The learning rate.
@@ -771,8 +770,8 @@ labkit.challenge("few_exchanges", inner_steps, outer_step, plan_rounds)
 # %% [markdown]
 # ## Bonus: for real
 #
-# Real processes under `torchrun --max-restarts 1`. At step 5 rank 1 sends itself SIGKILL, so it cannot clean up. This
-# takes about 20 seconds, and prints nothing until it has finished.
+# Here real processes run under `torchrun --max-restarts 1`. At step 5 rank 1 sends itself SIGKILL, so it cannot clean
+# up. This takes about 20 seconds, and prints nothing until it has finished.
 
 
 # %%

@@ -15,6 +15,10 @@ from torch import nn
 
 import labkit
 from labkit import models
+from labkit.checks.drive import CASE_SECONDS
+from labkit.checks.values import listed
+from labkit.exercises.faster_steps.recompute_plan.exercise import EXERCISE
+from labkit.exercises.faster_steps.recompute_plan.hidden import cases
 from labkit.lessons.source import Lesson, load
 from labkit.plans.recompute import fewest_again_us, recomputing
 from tests.checks.lesson_cells import namespace
@@ -99,6 +103,18 @@ def test_the_best_plan_is_what_trying_all_plans_finds(answers: dict[str, Any]) -
         if fitting:
             mine = recomputing(sizes, times, answers["recompute_plan"](sizes, times, limit))
             assert (mine.peak_mb <= limit, mine.again_us) == (True, min(fitting))
+
+
+@pytest.mark.in_turn
+def test_chains_are_as_long_as_the_lesson_says_and_so_is_the_time_for_them() -> None:
+    draw = random.Random(0)
+    drawn = cases(draw)
+    assert all(20 <= len(listed(case.inputs[0], "sizes_mb")) <= 50 for case in (*EXERCISE.visible, *drawn))
+    seconds, count = CASE_SECONDS + 2 * (len(EXERCISE.visible) - 1), ("one", "two", "three")[len(EXERCISE.visible) - 1]
+    text = SOURCE.read_text().replace("\n# ", " ")
+    assert EXERCISE.seconds == 0  # or a case would have more
+    assert "has 20 to 50 tensors" in text
+    assert f"Your function has {seconds:g} s for the check's {count} chains together" in text
 
 
 def test_a_peak_counts_what_is_kept_up_to_the_stretch_and_the_stretch() -> None:

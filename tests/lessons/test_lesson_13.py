@@ -86,10 +86,13 @@ def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[s
     assert f"take {ddp:.1f} ms of computing and {sent:.1f} ms of communication that nothing hides" in said
     more, copied = sent_by_one - sent, one - ddp
     assert f"takes {more + copied:.1f} ms longer: {more:.1f} ms for its extra bytes, and {copied:.1f} ms for" in said
-    assert f"hides {sent_by_two:.1f} ms of its communication (DDP: {sent:.1f} ms)" in said
+    assert f"Of its communication, {sent_by_two:.1f} ms are not hidden (DDP: {sent:.1f} ms)" in said
     assert f"and copying takes {two - ddp:.1f} ms" in said
     buffers, gradients = ((held[1][kind] - held[2][kind]) / 1e6 for kind in ("communication", "gradients"))
-    assert f"{buffers:.0f} MB of DDP's communication buffers are gone, too, beside {gradients:.0f} MB of whole" in said
+    assert f"It needs no whole gradients, which saves {gradients:.0f} MB" in said
+    assert f"saves {buffers:.0f} MB of communication buffers: here DDP's buckets take" in said
+    once = buffers / 2  # the buckets of the first step, and those that DDP makes for the second
+    assert f"take {once:.0f} MB in the first step, and another {once:.0f} MB once DDP has rebuilt them" in said
 
 
 def test_the_peaks_that_the_text_says_are_what_the_cell_printed() -> None:

@@ -40,7 +40,7 @@ class TestContract(LessonContract):
         "the question": r"17 % of the gpus' peak, the other 48 %",
         "the last axis": r"the last axis\s+changes fastest",
         "everybody makes every group": r"\*every\* rank must call",
-        "replicas": r"a place on both is a \*\*replica\*\*",
+        "replicas": r"the same place on both form a \*\*replica\*\*",
         "dropout": r"drop the same ones",
         "tied": r"\*tied\* to the output layer",
         "the weight of a replica": r"mean over \*its\* targets",

@@ -16,15 +16,20 @@ import numpy.typing as npt
 import pytest
 
 import labkit
-from labkit.checks.case import Case
+from labkit.checks.case import Case, Value, Values
 from labkit.checks.rooms import find
 from labkit.exercises.planner import costs
 from labkit.exercises.planner.cases import Runs, job_in, runs_of
+from labkit.exercises.planner.choose_plan.exercise import EXERCISE as CHOOSES
 from labkit.exercises.planner.choose_plan.exercise import fitting, pars, rule_of_thumb, score
 from labkit.exercises.planner.choose_plan.hidden import HIDDEN, cases
 from labkit.exercises.planner.graph_plans import equal_stages, two_levels
+from labkit.exercises.planner.graphs import graph_in
 from labkit.exercises.planner.step_time.exercise import FEW, NARROW, WITHIN
 from labkit.exercises.planner.step_time.hidden import NARROW as HIDDEN_NARROW
+from labkit.exercises.planner.two_levels import driver as looking
+from labkit.exercises.planner.two_levels.exercise import EXERCISE as GRAPHS
+from labkit.grading.limits import Limits
 from labkit.hardware import DEVICES, LINKS
 from labkit.planned_jobs import Played, played
 from labkit.planner.layout import Layout
@@ -34,7 +39,7 @@ from labkit.planner.plan import planned
 from labkit.planner.step import Machines
 from labkit.plans import planned_step
 from labkit.plans.hybrid_step import cost
-from labkit.plans.operator_graph import Stage, graph_of, step_seconds
+from labkit.plans.operator_graph import Graph, Stage, graph_of, step_seconds
 from labkit.plans.planned_step import PUBLISHED_JOB, Job, Plan, every_plan, fault, job_of, published, scatter_seconds
 from labkit.simulator.algorithms import choose
 from labkit.simulator.nccl import PROTOCOLS
@@ -61,7 +66,7 @@ class TestContract(LessonContract):
         "uneven ends": r"the last\s+stage also has the head",
         "the rule of thumb": r"reaches\s+only\s+37 % of the best throughput",
         "a recorded run": r'labkit\.recorded\("late_stage"\)',
-        "published runs": r"nanotron on 16 h100s",
+        "published runs": r"nanotron trained .* on 16 h100s",
         "the command": r"`labkit plan` plans real models",
         "alpa": r"searches at two levels",
         "the next lesson": r"the next question",
@@ -247,6 +252,32 @@ def test_of_sixteen_stages_one_hop_leaves_the_node() -> None:
     assert costs.step_seconds(job, plan, hops=0.0) < 0.985 * seconds[plan]
 
 
+def _prose() -> str:
+    return " ".join(cell.source.replace("\n", " ") for cell in lesson("15").cells if cell.kind == "markdown")
+
+
+def test_a_planner_has_the_time_that_the_lesson_says() -> None:
+    assert f"Your function has {Limits().case_seconds:g} s for each of these jobs, and must not play steps." in _prose()
+    assert CHOOSES.seconds == 0  # or a case would have more
+
+
+def test_every_graph_may_be_looked_up_as_often_as_the_lesson_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs: Values = GRAPHS.visible[0].inputs[0]
+
+    def plans_after(times: int) -> list[Value]:
+        def plans(counted: Graph) -> list[Stage]:
+            for _ in range(times):
+                counted.seconds[0]
+            return equal_stages(graph_in(inputs))
+
+        return [looking.drive({"two_levels": plans}, inputs)["plan"] for _ in range(2)]
+
+    assert f"In each graph you may look up `graph.seconds[o]` {looking.MOST_LOOKS:,} times" in _prose()
+    monkeypatch.setattr(looking, "MOST_LOOKS", 3)
+    assert looking.TRIES_ALL not in plans_after(3)
+    assert plans_after(4) == [looking.TRIES_ALL] * 2
+
+
 def test_what_the_lesson_says_of_published_runs_is_true() -> None:
     by_plan = defaultdict(list)
     for plan, took in published():
@@ -256,6 +287,9 @@ def test_what_the_lesson_says_of_published_runs_is_true() -> None:
     near = [pair for pair in pairs if pair[1] / pair[0] < 1.05]
     assert (len(pairs), len(near)) == (9, 7)
     assert sorted(round(pair[1] / pair[0]) for pair in pairs if pair not in near) == [3, 4]
+    apart = [max(each) / min(each) for each in by_plan.values() if max(each) / min(each) > 1.05]
+    assert sorted(round(each, 1) for each in apart) == [3.3, 4.3, 4.9]
+    assert "in three lines they are three to five times apart" in _prose()
     thrice = sorted(by_plan[Plan(2, 1, 8, 1)])
     assert [round(took, 1) for took in thrice] == [18.2, 19.0, 88.9]
     with Path(planned_step.__file__).with_name("nanotron_8b.csv").open(newline="", encoding="utf-8") as file:
