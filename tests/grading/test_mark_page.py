@@ -7,6 +7,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from http.client import HTTPConnection
@@ -271,12 +272,14 @@ def test_whoever_grades_comments_and_answers_beside_the_list(browser: Any, book:
     record(book, tmp_path / "run", {})
     book.ask(f'labkit-regrade {LESSON} ring_sum "Ada Lovelace" aaaaaaaa: It works at home.')
     command = [sys.executable, "-c", "from labkit.cli import main; main()", "gradebook", "page", "--lesson", "02"]
-    with Popen([*command, "--book", str(tmp_path / "book.db")], stdout=PIPE, text=True) as process:
+    with ExitStack() as ending:
+        process = ending.enter_context(Popen([*command, "--book", str(tmp_path / "book.db")], stdout=PIPE, text=True))
+        ending.callback(process.terminate)
         assert process.stdout is not None
         link = process.stdout.readline().removeprefix("Class: ").strip()
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(link)
-        assert page.locator("h1").inner_text() == "2 students, 1 handed in nothing"
+        assert page.locator("h1").inner_text() == "2 students, 1 handed in nothing: 1 needs a look"
         page.get_by_role("link", name="Ada Lovelace").click()
         panel = page.frame_locator("#panel iframe")
         ring = panel.locator("#ring_sum")
@@ -300,7 +303,6 @@ def test_whoever_grades_comments_and_answers_beside_the_list(browser: Any, book:
             refused.append(asked.getresponse().status)
             asked.close()
         assert refused == [403, 403, 400]
-        process.terminate()
     assert [grade.score for grade in book.grades(LESSON)] == [6, 0]
 
 
