@@ -81,6 +81,8 @@ class Exercise:
         structure: What each rank's result looks like, in the terms of `labkit.checks.structure`; None where what the
             oracle returns says it.
         given: Names the lesson defines for the learner (records, for instance) and the driver wants too.
+        returned: Key of a result, or of a list of them -> the function that returned it, so that what is said of a
+            result of another form names the function.
         order_given: Whether a case says in which order messages are posted: what NCCL makes of it is no answer's doing.
         distributed: Whether the driver needs an initialised process group in a case of one rank.
         torchs_own: Whether the driver itself trains with torch's DistributedDataParallel; elsewhere a rank has none.
@@ -104,6 +106,7 @@ class Exercise:
     least: LeastTraffic = lambda case: {}
     structure: Structure | None = None
     given: tuple[str, ...] = ()
+    returned: Mapping[str, str] = field(default_factory=dict)
     order_given: bool = False
     distributed: bool = True
     torchs_own: bool = False
@@ -190,4 +193,4 @@ def _first_finding(exercise: Exercise, case: Case, got: tuple[Values, ...], wire
         found = None
     if found is not None and found.mistake in exercise.mistakes:
         return found
-    return replace(malformed, message=said_of_call(exercise.functions, case, malformed.message))
+    return replace(malformed, message=said_of_call(exercise.functions, case, malformed.message, exercise.returned))

@@ -14,9 +14,10 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.finding import Finding
 from labkit.checks.moves import how_moved
-from labkit.checks.structure import Each, OneOf
+from labkit.checks.structure import Each, OneOf, in_words
 from labkit.checks.values import integer, listed, records, tensor, text, texts
 from labkit.checks.wire import Wire
+from labkit.exercises.keys_rows_failures.replicated_server.driver import ANSWER
 from labkit.exercises.remote_calls.drawn import drawer
 from labkit.words import plural
 
@@ -259,7 +260,7 @@ def _of_calls(who: str, came: Sequence[Any], wanted: Sequence[Any], name: str = 
 
 def _did(answer: object) -> str:
     raised = str(answer).endswith(" raised")
-    return f"raised {str(answer).removesuffix(' raised')}" if raised else f"gave {answer}"
+    return f"raised {str(answer).removesuffix(' raised')}" if raised else f"gave {in_words(answer)}"
 
 
 def _line(mine: Mapping[str, Any]) -> str:
@@ -278,8 +279,9 @@ def _of_safely(case: Case, came: Values) -> Iterator[Finding]:
             yield Finding("no error when nobody answers", said)
         if wanted["answer"] is not None and mine["answer"] != wanted["answer"]:
             name = {0: "does not wait for the answer", "RuntimeError raised": "stops at the first replica"}
-            if "fail" not in behaviours and "raise" not in behaviours and mine["answer"] == 1:
-                name = {1: "returns the answer"}
+            if set(behaviours) == {"answer"}:
+                name = {len(behaviours) - 1: "asks everybody"}
+            name |= {ANSWER: "returns the answer"}
             said = f"{story} push_safely {_did(mine['answer'])}, expected {wanted['answer']}.{_line(mine)}"
             yield Finding(name.get(cast(Any, mine["answer"]), ""), said)
         for place, noted in enumerate(listed(mine, "pushed")):

@@ -40,7 +40,11 @@ wrong(
         "for plan in ring(list(range(first, first + ranks_per_node)), ranks_per_node)]"
     ),
 )
-wrong("never reduces", "a contribution is missing", _answer("return ring(list(range(num_ranks)), num_ranks, 0, False)"))
+wrong(
+    "never reduces",
+    "a sum is replaced by one with less in it",
+    _answer("return ring(list(range(num_ranks)), num_ranks, 0, False)"),
+)
 wrong(
     "reduces in the all-gather",
     "a contribution counts twice",

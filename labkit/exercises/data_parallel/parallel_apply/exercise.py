@@ -12,7 +12,7 @@ from labkit.checks.as_if import as_if
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
-from labkit.checks.structure import Each, OneOf
+from labkit.checks.structure import Each, OneOf, in_words
 from labkit.checks.tensor_values import close
 from labkit.checks.values import listed, tensors
 from labkit.checks.wire import Wire
@@ -127,9 +127,10 @@ def _is_early(case: Case, came: Values) -> bool:
 def _wrong_outputs(case: Case, came: Values, right: Values) -> Iterator[Finding]:
     outputs, wanted = came.get("outputs"), listed(right, "outputs")
     if _is_early(case, came):
-        yield Finding(_NOT_JOINED, "parallel_apply returned before all of the replicas had ended.")
+        none = "" if came.get("begun") else " None of them had been called by then."
+        yield Finding(_NOT_JOINED, f"parallel_apply returned before all of the replicas had ended.{none}")
     if not isinstance(outputs, list) or len(outputs) != len(wanted):
-        what = f"{len(outputs)} outputs" if isinstance(outputs, list) else str(outputs)
+        what = f"{len(outputs)} outputs" if isinstance(outputs, list) else str(in_words(outputs))
         yield Finding("", f"There are {len(wanted)} replicas, and {what} came.")
         return
     nothing = [number for number, mine in enumerate(outputs) if mine is None]

@@ -37,6 +37,7 @@ changed(
 changed("pushes to all", "asks everybody",
         ("    for place, replica in enumerate(replicas):\n        try:\n            replica.push(worker, number, gradient).wait()\n        except RuntimeError:\n            continue\n        return place\n",
          "    answered = []\n    for place, replica in enumerate(replicas):\n        try:\n            replica.push(worker, number, gradient).wait()\n        except RuntimeError:\n            continue\n        answered.append(place)\n    if answered:\n        return answered[0]\n"))  # fmt: skip
+changed("returns when all have answered", "asks everybody", ("        return place\n", "    return place\n"))
 changed("says nothing", "no error when nobody answers",
         ("    raise RuntimeError(f\"gradient {number} of worker {worker}: none of {len(replicas)} replicas answers\")\n", "    return -1\n"))  # fmt: skip
 changed("numbers the retry anew", "another number for the retry",

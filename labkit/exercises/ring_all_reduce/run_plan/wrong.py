@@ -143,14 +143,29 @@ wrong(
     ),
 )
 wrong(
-    "out=chunk forgotten",
-    "out=chunk forgotten",
+    "no Reduce changed its chunk",
+    "no Reduce changed its chunk",
     _run(
         _POST
         + """
         for chunk, data in incoming.items():
             combine(chunks[chunk], data) if chunk in reduced else chunks[chunk].copy_(data)
 """
+    ),
+)
+wrong(
+    "reduces after the last step",
+    "no Reduce changed its chunk",
+    _run(
+        _POST + _COMBINED.replace("        for chunk", "    for chunk").replace("            chunks", "        chunks")
+    ),
+)
+wrong(
+    "posts no Send",
+    "one message at a time",
+    _run(
+        _POST.replace("ops.append(dist.P2POp(dist.isend, chunks[r.chunk], group=group, group_peer=r.peer))", "pass")
+        + _COMBINED
     ),
 )
 wrong(
