@@ -65,7 +65,8 @@ MISTAKES = (
             seen=_after_an_error, certain=True),
     Mistake("the bucket never left",
             "finish_gradient_synchronization waits for a bucket that nobody sent: the flag must be up again after "
-            "no_sync, and outside of it each gradient must be counted, so that the last one sends the bucket.", seen=_never_left, certain=True),
+            "no_sync, and outside of it each gradient must be counted, so that the last one sends the bucket.",
+            seen=_never_left, certain=True),
     PASSES,
     Mistake("accumulation is wrong",
             "The averaged gradient is not that of all backward passes of the step together: the last pass must send "
