@@ -224,17 +224,16 @@ def _in_turns(case: Case) -> list[Any]:
     ]
 
 
+def _the_first(case: Case) -> list[Any]:
+    length, devices = balanced(_rows(case), len(_devices(case)))[0], _devices(case)[: _rows(case)]
+    return [{key: _there(tensor[:length], device) for key, tensor in _batch(case).items()} for device in devices]
+
+
 _WAYS: dict[str, Callable[[Case], list[Any]]] = {
     _CHUNK: lambda case: _pieces(case, _chunk_sizes(case)),
     _EMPTY: lambda case: _pieces(case, _with_empty(case)),
     _TURNS: _in_turns,
-    _FIRST_PIECE: lambda case: [
-        {
-            key: _there(tensor[: balanced(_rows(case), len(_devices(case)))[0]], device)
-            for key, tensor in _batch(case).items()
-        }
-        for device in _devices(case)[: _rows(case)]
-    ],
+    _FIRST_PIECE: _the_first,
     _ALL: lambda case: [{key: _there(t, device) for key, t in _batch(case).items()} for device in _devices(case)],
 }
 _OTHER_WHOLES: tuple[tuple[str, Callable[[list[Tensor]], Tensor]], ...] = (
