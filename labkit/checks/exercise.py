@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.challenge import Challenge
 from labkit.checks.finding import Blame, Find, Finding, blames_nobody
-from labkit.checks.hanging import never_comes
+from labkit.checks.hanging import all_alike, never_comes
 from labkit.checks.least_traffic import LeastTraffic, too_little
 from labkit.checks.par import Par
 from labkit.checks.structure import said_of_call, structure_problem
@@ -169,16 +169,20 @@ def _of_design(challenge: Challenge, case: Case, got: tuple[Values, ...]) -> Ver
 
 
 def _of_failure(exercise: Exercise, case: Case, failure: Failure, wire: Wire) -> Verdict:
-    message = "\n".join(
-        filter(None, [_with_group(case, failure.message), failure.detail, never_comes(case, failure, wire)])
-    )
+    said = [_with_group(case, failure.message), failure.detail, never_comes(case, failure, wire)]
     if failure.kind == "not_implemented":
-        return Verdict(False, message, rank=failure.rank, problem=failure.problem)
+        return Verdict(False, _lines(said), rank=failure.rank, problem=failure.problem)
     plain = speaks_for_itself(failure)
     names = (name for name in exercise.blame(case, failure, wire) if not plain or name in exercise.certain)
     name = next(names, PLAIN_ERROR if plain else "")
     hint = exercise.mistakes.get(name, "")
-    return Verdict(False, message, hint, mistake=name, rank=failure.rank, problem=failure.problem)
+    if not hint and not said[-1]:
+        said.append(all_alike(failure))
+    return Verdict(False, _lines(said), hint, mistake=name, rank=failure.rank, problem=failure.problem)
+
+
+def _lines(said: Sequence[str]) -> str:
+    return "\n".join(filter(None, said))
 
 
 def _first_finding(exercise: Exercise, case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:

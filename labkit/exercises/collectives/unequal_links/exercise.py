@@ -29,7 +29,7 @@ _NO_PLANS, _NUMBER, _CHUNKS, _LONG, _FAULTY, _LOST, _TWICE, _SAME, _ALONE, _OUTS
     "a contribution is missing", "a contribution counts twice", "a chunk is sent and received in one step",
     "a message without a partner", "no such peer or chunk", "steps go back",
 )  # fmt: skip
-_REPLACED = "a sum is replaced by one with less in it"
+_REPLACED, _EMPTY = "a sum is replaced by one with less in it", "empty plans"
 _OF_FAULT = {
     "no_plan": _FAULTY, "outside": _OUTSIDE, "itself": _OUTSIDE, "backwards": _BACK, "race": _SAME,
     "chunk_mismatch": _ALONE, "missing": _LOST, "twice": _TWICE, "unmatched": _ALONE, "deadlock": _ALONE,
@@ -98,11 +98,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield Finding(_CHUNKS, f"The plans name chunk {chunks - 1}, so there would be {chunks} chunks.")
         return
     outcome = execute(plans, chunks)
-    lost = _replaced(outcome)
+    lost = _replaced(outcome) if any(records) else "All plans are empty: nobody sends anything."
     for fault in outcome.faults:
-        name, more = (
-            (_REPLACED, f" {lost}") if fault.kind == "missing" and lost else (_OF_FAULT.get(fault.kind, ""), "")
-        )
+        name, more = _OF_FAULT.get(fault.kind, ""), ""
+        if fault.kind == "missing" and lost:
+            name, more = _REPLACED if any(records) else _EMPTY, f" {lost}"
         yield Finding(name, fault.text + more, rank=fault.rank)
 
 
@@ -192,6 +192,8 @@ EXERCISE = declared(
         Mistake(_REPLACED,
                 "A Recv without a Reduce replaces what the chunk held, so what arrives there must have all of it: "
                 "either this Recv wants a Reduce, or the sender should have had that contribution before."),
+        Mistake(_EMPTY,
+                "No rank has a record in its plan: does the loop that makes them run, and are they kept?"),
         Mistake(_TWICE,
                 "A contribution was added to a chunk that had it already: once two ranks hold the same sum, what one "
                 "sends to the other must replace it, without a Reduce."),

@@ -30,6 +30,7 @@ def _answer(body: str) -> str:
 _NAIVE = "ring(list(range(num_ranks)), num_ranks)"
 wrong("returns nothing", "not a list of plans", _answer(f"plans = {_NAIVE}"))
 wrong("a dict of plans", "not a list of plans", _answer(f"return dict(enumerate({_NAIVE}))"))
+wrong("plans without records", "empty plans", _answer("return [[] for _ in range(num_ranks)]"))
 wrong("rank 0's plan alone", "one plan for each rank", _answer(f"return {_NAIVE}[:1]"))
 wrong("a plan is None", "not a list of records", _answer(f"return [*{_NAIVE}[1:], None]"))
 wrong(
