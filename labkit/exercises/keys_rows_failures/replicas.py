@@ -170,10 +170,10 @@ def _of_steps(case: Case, came: Values) -> Iterator[Finding]:
                 yield Finding(whole or "the backup's failure is hidden", said)
             elif answer != "raised" and told.get(push) != answer:
                 said = f"{story} The future of push {push + 1} gave {told.get(push)}, expected version {answer}."
-                yield Finding(whole or _uncounted(case, mine), said)
+                yield Finding(whole or _uncounted(case, mine, right), said)
         if mine["version"] != right["version"]:
             said = f"{story} The version is {mine['version']}, expected {right['version']}."
-            yield Finding(whole or _uncounted(case, mine), said)
+            yield Finding(whole or _uncounted(case, mine, right), said)
         wrong = difference(mine["weight"], right["weight"], torch.full((3,), 1e-9, dtype=torch.float64))
         if wrong is not None:
             moved = how_moved(tensor(case.inputs[0], "weight"), cast(Any, mine["weight"]), cast(Any, right["weight"]))
@@ -186,9 +186,13 @@ def _of_steps(case: Case, came: Values) -> Iterator[Finding]:
         yield Finding("without the lock", said)
 
 
-def _uncounted(case: Case, mine: Mapping[str, Any]) -> str:
-    """Return whether a gradient was applied and not counted, or not even applied, as the mistake's name."""
-    return "nothing applied" if torch.equal(mine["weight"], tensor(case.inputs[0], "weight")) else "version not counted"
+def _uncounted(case: Case, mine: Mapping[str, Any], right: Mapping[str, Any]) -> str:
+    """Return whether a gradient was applied and not counted, or not applied, or none was, as the mistake's name."""
+    if torch.equal(mine["weight"], tensor(case.inputs[0], "weight")):
+        return "nothing applied"
+    applied = torch.allclose(mine["weight"], right["weight"])
+    skipped = not applied and 0 < mine["version"] < right["version"]
+    return "a new gradient is skipped" if skipped else "version not counted"
 
 
 def _mistake_of(case: Case, came: Values) -> str:

@@ -49,6 +49,11 @@ changed("keeps the last number", "the largest number only",
         ("(worker, number) not in self.applied", "number > max((n for w, n in self.applied if w == worker), default=-1)"))  # fmt: skip
 changed("waits for no answer", "does not wait for the answer",
         ("replica.push(worker, number, gradient).wait()", "replica.push(worker, number, gradient)"))  # fmt: skip
+changed(
+    "notes another pair",
+    "a new gradient is skipped",
+    ("applied.add((worker, number))", "applied.add((number, worker))"),
+)
 changed("returns what it heard", "returns the answer",
         ("            replica.push(worker, number, gradient).wait()\n", "            place = replica.push(worker, number, gradient).wait()\n"))  # fmt: skip
 changed("counts no version", "version not counted", ("                self.version += 1\n", ""))
