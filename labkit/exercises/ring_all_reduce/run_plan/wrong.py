@@ -153,11 +153,12 @@ wrong(
 """
     ),
 )
-wrong(
+WRONG.changed(
     "reduces after the last step",
     "no Reduce changed its chunk",
-    _run(
-        _POST + _COMBINED.replace("        for chunk", "    for chunk").replace("            chunks", "        chunks")
+    (
+        "        for chunk, incoming in arriving:\n            combine(",
+        "    for chunk, incoming in arriving:\n        combine(",
     ),
 )
 wrong(
