@@ -63,7 +63,7 @@ def expected(case: Case) -> list[Values]:
     inputs, failing = case.inputs[0], _failing(case)
     count = len(listed(inputs, "weights"))
     finished: list[Value] = [number for number in range(count) if number not in failing]
-    seen: dict[str, Value] = {"finished": finished, "met": True}
+    seen: dict[str, Value] = {"finished": finished, "begun": len(listed(case.inputs[0], "weights")), "met": True}
     opposite: list[Values] = []
     if case.world_size > 1:
         seen["came"] = case.inputs[1]["ended"]
@@ -76,7 +76,7 @@ def expected(case: Case) -> list[Values]:
 
 def structure(case: Case) -> list[Any]:
     """Return what the driver brings of outputs, of what is no list, and of an exception; values are looked at here."""
-    all_ended: dict[str, Any] = {"finished": Each(int), "met": bool}
+    all_ended: dict[str, Any] = {"finished": Each(int), "begun": int, "met": bool}
     opposite: list[Any] = []
     if case.world_size > 1:
         all_ended["came"] = Each(float)
