@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.challenge import Challenge
 from labkit.checks.finding import Blame, Find, Finding, blames_nobody
-from labkit.checks.hanging import never_comes
+from labkit.checks.hanging import all_alike, never_comes
 from labkit.checks.least_traffic import LeastTraffic, too_little
 from labkit.checks.par import Par
 from labkit.checks.structure import said_of_call, structure_problem
@@ -81,6 +81,8 @@ class Exercise:
         structure: What each rank's result looks like, in the terms of `labkit.checks.structure`; None where what the
             oracle returns says it.
         given: Names the lesson defines for the learner (records, for instance) and the driver wants too.
+        returned: Key of a result, or of a list of them -> the function that returned it, so that what is said of a
+            result of another form names the function.
         order_given: Whether a case says in which order messages are posted: what NCCL makes of it is no answer's doing.
         distributed: Whether the driver needs an initialised process group in a case of one rank.
         torchs_own: Whether the driver itself trains with torch's DistributedDataParallel; elsewhere a rank has none.
@@ -104,6 +106,7 @@ class Exercise:
     least: LeastTraffic = lambda case: {}
     structure: Structure | None = None
     given: tuple[str, ...] = ()
+    returned: Mapping[str, str] = field(default_factory=dict)
     order_given: bool = False
     distributed: bool = True
     torchs_own: bool = False
@@ -166,16 +169,20 @@ def _of_design(challenge: Challenge, case: Case, got: tuple[Values, ...]) -> Ver
 
 
 def _of_failure(exercise: Exercise, case: Case, failure: Failure, wire: Wire) -> Verdict:
-    message = "\n".join(
-        filter(None, [_with_group(case, failure.message), failure.detail, never_comes(case, failure, wire)])
-    )
+    said = [_with_group(case, failure.message), failure.detail, never_comes(case, failure, wire)]
     if failure.kind == "not_implemented":
-        return Verdict(False, message, rank=failure.rank, problem=failure.problem)
+        return Verdict(False, _lines(said), rank=failure.rank, problem=failure.problem)
     plain = speaks_for_itself(failure)
     names = (name for name in exercise.blame(case, failure, wire) if not plain or name in exercise.certain)
     name = next(names, PLAIN_ERROR if plain else "")
     hint = exercise.mistakes.get(name, "")
-    return Verdict(False, message, hint, mistake=name, rank=failure.rank, problem=failure.problem)
+    if not hint and not said[-1]:
+        said.append(all_alike(failure))
+    return Verdict(False, _lines(said), hint, mistake=name, rank=failure.rank, problem=failure.problem)
+
+
+def _lines(said: Sequence[str]) -> str:
+    return "\n".join(filter(None, said))
 
 
 def _first_finding(exercise: Exercise, case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
@@ -190,4 +197,4 @@ def _first_finding(exercise: Exercise, case: Case, got: tuple[Values, ...], wire
         found = None
     if found is not None and found.mistake in exercise.mistakes:
         return found
-    return replace(malformed, message=said_of_call(exercise.functions, case, malformed.message))
+    return replace(malformed, message=said_of_call(exercise.functions, case, malformed.message, exercise.returned))

@@ -169,6 +169,8 @@ def _line_behind(report: str) -> str:
     if not places or places[-1][0] + 1 >= len(lines):
         return ""
     at, frame = places[-1]
+    if "/labkit/" in frame["path"] and lines[at + 1].strip().startswith("raise "):
+        return ""  # a driver's own error says itself what met what
     where = f"{frame['path'].rpartition('/')[2]}, in {frame['function']}:  {lines[at + 1].strip()}"
     return f"None of your lines was running then. What they returned or left met this line of {where}"
 

@@ -48,6 +48,17 @@ def never_comes(case: Case, failure: Failure, wire: Wire) -> str:
     return ""
 
 
+def all_alike(failure: Failure) -> str:
+    """Return, of a deadlock in which all wait to send or all to receive, that the other end is missing, or ""."""
+    if failure.kind != "deadlock" or len(failure.waits) < 2:
+        return ""
+    if waits_in(failure, "send"):
+        return "All of them wait in a send: nobody has come to the receive that takes it."
+    if waits_in(failure, "recv"):
+        return "All of them wait in a receive: nobody has come to the send that it needs."
+    return ""
+
+
 def _finished(case: Case, failure: Failure) -> set[int]:
     """Return the ranks that had finished: in a deadlock, all that do not wait."""
     if not hangs(failure):

@@ -197,7 +197,8 @@ def _pairs(calls: Sequence[Called], place: int) -> Iterator[tuple[Called, Called
     for first, one in enumerate(calls):
         for other in calls[first + 1 :]:
             differ = [here for here, (a, b) in enumerate(zip(one.args, other.args, strict=True)) if a != b]
-            lost = abs(one.right - other.right) < 1e-9 * max(abs(one.came), abs(other.came))
+            size = 1e-9 * max(abs(one.came), abs(other.came))
+            lost = abs(one.right - other.right) < size and abs(one.came - other.came) < size
             if differ == [place] and not _close(one.right, other.right) and not lost:
                 yield (one, other) if bool(one.args[place] < other.args[place]) else (other, one)
 

@@ -17,6 +17,7 @@ from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, explained, hint_across
 from labkit.checks.par import beside, bounds, is_bound
 from labkit.checks.printed import lines as printed_lines
+from labkit.checks.returns import with_line
 from labkit.checks.rooms import exercises, find, lesson_of
 from labkit.checks.sweep import named as sweep_case
 from labkit.checks.sweep import run_sweep
@@ -207,6 +208,7 @@ def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...], device: 
         outcomes = with_class_hint(exercise, outcomes)
     except ConfigError as error:
         return CheckResult(exercise.id, problem=_sentence(str(error)))
+    outcomes = with_line(exercise, outcomes, named)
     if device != "cpu":
         return CheckResult(exercise.id, tuple(outcomes), shown=explained(exercise, outcomes), left_out=left_out)
     if exercise.sweep is not None:

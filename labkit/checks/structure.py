@@ -7,7 +7,7 @@ whatever an exercise's own `find` looks at. Values are not compared here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,24 +78,48 @@ def structure_problem(wanted: Sequence[Any], got: Sequence[Values]) -> Finding |
     return None
 
 
-def said_of_call(functions: Sequence[str], case: Case, message: str) -> str:
+def said_of_call(functions: Sequence[str], case: Case, message: str, returned: Mapping[str, str] | None = None) -> str:
     """Return a message about "values[2]" in terms of the case's third call of a function, where it is of calls.
 
     Args:
         functions: That an exercise asks for.
         case: Its inputs may list the calls under "calls", each a dict with the function's name.
         message: What `structure_problem` says.
+        returned: Key of a result, or of a list of them -> the function that returned it.
     """
-    calls, place = case.inputs[0].get("calls"), _OF_A_CALL.match(message)
+    rank, place = _OF_A_RANK.match(message), _OF_A_CALL.match(message, _start(message))
     if place is None:
         return message
-    number = int(place[1])
-    call = calls[number] if isinstance(calls, list) and number < len(calls) else None
-    name = call.get("function") if isinstance(call, dict) else functions[0] if len(functions) == 1 else None
-    return f"What {name} returned in call {number + 1}{message[place.end() :]}" if name else message
+    name, number = (returned or {}).get(place[1]), None if place[2] is None else int(place[2])
+    if name is None and place[1] in ("values", "answers") and number is not None:
+        calls = case.inputs[0].get("calls")
+        call = calls[number] if isinstance(calls, list) and number < len(calls) else None
+        name = call.get("function") if isinstance(call, dict) else functions[0] if len(functions) == 1 else None
+    which = "" if number is None else f" in call {number + 1}"
+    before = rank[0] if rank else ""
+    what = "what" if rank else "What"
+    return f"{before}{what} {name} returned{which}{message[place.end() :]}" if name else message
 
 
-_OF_A_CALL = re.compile(r"(?:values|answers)\[(\d+)\](?![.\[])")
+def returned_by(message: str) -> str:
+    """Return of which function's result a message says that it has another form, or "": `said_of_call` says so."""
+    found = _RETURNED.match(message, _start(message))
+    return found[1] if found else ""
+
+
+def _start(message: str) -> int:
+    rank = _OF_A_RANK.match(message)
+    return rank.end() if rank else 0
+
+
+def in_words(value: object) -> object:
+    """Return what a driver says of a value that cannot cross, with None for "a NoneType"; other values as they are."""
+    return "nothing (None)" if value == "a NoneType" else value
+
+
+_OF_A_RANK = re.compile(r"Rank \d+: ")
+_OF_A_CALL = re.compile(r"(\w+)(?:\[(\d+)\])?(?= )")
+_RETURNED = re.compile(r"[Ww]hat (\w+) returned\b")
 
 
 def _differs(wanted: Any, came: Any, path: str) -> tuple[str, str] | None:
@@ -107,7 +131,7 @@ def _differs(wanted: Any, came: Any, path: str) -> tuple[str, str] | None:
             return _other_type("a list", came, path)
         if len(came) < wanted.least or (wanted.most is not None and len(came) > wanted.most):
             bounds = f"at least {wanted.least}" if len(came) < wanted.least else f"at most {wanted.most}"
-            return WRONG_LENGTH, f"{_place(path)} has {len(came)} entries, expected {bounds}."
+            return WRONG_LENGTH, f"{_place(path)} has {_entries(came)}, expected {bounds}."
         return _first_of((wanted.item, item, f"{path}[{place}]") for place, item in enumerate(came))
     if isinstance(wanted, EachKey):
         if not isinstance(came, dict):
@@ -128,7 +152,7 @@ def _differs(wanted: Any, came: Any, path: str) -> tuple[str, str] | None:
         if not isinstance(came, list):
             return _other_type("a list", came, path)
         if len(came) != len(wanted):
-            return WRONG_LENGTH, f"{_place(path)} has {len(came)} entries, expected {len(wanted)}."
+            return WRONG_LENGTH, f"{_place(path)} has {_entries(came)}, expected {len(wanted)}."
         return _first_of(
             (right, item, f"{path}[{place}]") for place, (right, item) in enumerate(zip(wanted, came, strict=True))
         )
@@ -178,8 +202,12 @@ def _other_type(wanted: str, came: Any, path: str) -> tuple[str, str]:
     if isinstance(came, Tensor):
         return WRONG_TYPE, f"{_place(path)} is a tensor of shape {tuple(came.shape)}, expected {wanted}."
     if isinstance(came, str) and came.startswith("a "):  # what a driver says of a value that cannot cross
-        return WRONG_TYPE, f"{_place(path)} is {came}, expected {wanted}."
+        return WRONG_TYPE, f"{_place(path)} is {in_words(came)}, expected {wanted}."
     return WRONG_TYPE, f"{_place(path)} is {came!r:.60} ({type(came).__name__}), expected {wanted}."
+
+
+def _entries(came: Sequence[Any]) -> str:
+    return "1 entry" if len(came) == 1 else f"{len(came) or 'no'} entries"
 
 
 def _place(path: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case, Failure, Wait
-from labkit.checks.hanging import never_comes, waits_in
+from labkit.checks.hanging import all_alike, never_comes, waits_in
 from labkit.checks.wire import Message, Wire
 from labkit.launch.reports import IN_NO_CALL
 
@@ -25,3 +25,13 @@ def test_who_has_finished_without_a_message_is_told_from_one_who_has_sent() -> N
         "Rank 1 has finished and has sent nothing, so what rank 0 waits for never comes."
     )
     assert never_comes(case, stuck, sent) == "Rank 1 has finished, so what rank 0 waits for never comes."
+
+
+def test_ranks_that_all_wait_in_one_kind_of_call_are_told_that_the_other_end_is_missing() -> None:
+    sends = (Wait(0, "send", 1), Wait(1, "isend", 0))
+    both = (Wait(0, "send", 1), Wait(1, "recv", 0))
+    assert all_alike(Failure("deadlock", None, "", waits=sends)).startswith("All of them wait in a send: nobody has")
+    assert all_alike(Failure("deadlock", None, "", waits=(Wait(0, "recv", 1), Wait(1, "recv", 0)))).startswith(
+        "All of them wait in a receive"
+    )
+    assert all_alike(Failure("deadlock", None, "", waits=both)) == ""

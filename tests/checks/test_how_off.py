@@ -68,6 +68,11 @@ def test_a_difference_that_drowns_in_rounding_shows_nothing() -> None:
     assert "latency_s" not in off(lambda b, n, a, w: 2 * (n - 1) * (a + b * n * w))
 
 
+def test_what_is_far_too_large_still_shows_its_direction() -> None:
+    said = off(lambda b, n, a, w: 2 * (n - 1) * (a + b / n / a))
+    assert said == "The result should grow as latency_s grows from 1e-05 to 2e-05; yours shrinks."
+
+
 def test_where_some_calls_are_right_it_speaks_of_the_wrong_ones() -> None:
     assert off(lambda b, n, a, w: ring(b, n, a, w) * (2 if w > 1e10 or n > 4 else 1)).startswith("Every wrong result")
 

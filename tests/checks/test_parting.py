@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from labkit.checks.case import Case, Failure
+from labkit.checks.contributions import Shares
 from labkit.checks.exercise import speaks_for_itself
 from labkit.checks.outcome import CaseOutcome, _asks_for_ranks, _constants, _only_collectives, hint_across
 from labkit.checks.parting import parting
@@ -18,6 +19,7 @@ from labkit.checks.verdict import Verdict
 from labkit.exercises.planner.costs import step_parts, step_seconds
 from labkit.exercises.planner.looks import in_common
 from labkit.exercises.planner.parted import off_by_a_part
+from labkit.exercises.sums_over_ranks.sum_outcome import _told
 from labkit.plans.planned_step import Plan, job_of
 
 RIGHT = [torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=torch.float64), torch.tensor([3.0, 5.0, 7.0, 9.0]).double()]
@@ -193,3 +195,9 @@ def test_rows_that_belong_elsewhere_are_told_of_that() -> None:
         "Each wrong row is another row's: first, in row 1 stands what belongs in row 3."
     )
     assert "another row's" not in said([wanted + torch.tensor([0.0, 0.5])], [wanted], [])
+
+
+def test_of_16_bit_sums_only_all_contributions_or_one_alone_are_told() -> None:
+    shares: list[Shares] = [(1, 1, 1), (1, 0, 0), (1, 0, 2), None]
+    assert _told(torch.zeros(4, dtype=torch.bfloat16), shares) == [(1, 1, 1), (1, 0, 0), None, None]
+    assert _told(torch.zeros(4), shares) == shares

@@ -28,8 +28,15 @@ def gradients_of(model: nn.Module) -> dict[str, Value]:
     return {name: None if p.grad is None else p.grad.detach().clone() for name, p in model.named_parameters()}
 
 
-def loss_of(output: Tensor, target: Tensor) -> Tensor:
-    """Return the mean squared error."""
+def loss_of(output: object, target: Tensor) -> Tensor:
+    """Return the mean squared error.
+
+    Raises:
+        TypeError: If the output is no tensor: a learner's forward returned nothing, say.
+    """
+    if not isinstance(output, Tensor):
+        came = "nothing (None)" if output is None else f"a {type(output).__name__}"
+        raise TypeError(f"calling your model returned {came}, not a tensor: what does its forward return?")
     return nn.functional.mse_loss(output, target)
 
 

@@ -14,9 +14,10 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.finding import Finding
 from labkit.checks.moves import how_moved
-from labkit.checks.structure import Each, OneOf
+from labkit.checks.structure import Each, OneOf, in_words
 from labkit.checks.values import integer, listed, records, tensor, text, texts
 from labkit.checks.wire import Wire
+from labkit.exercises.keys_rows_failures.replicated_server.driver import ANSWER
 from labkit.exercises.remote_calls.drawn import drawer
 from labkit.words import plural
 
@@ -169,10 +170,10 @@ def _of_steps(case: Case, came: Values) -> Iterator[Finding]:
                 yield Finding(whole or "the backup's failure is hidden", said)
             elif answer != "raised" and told.get(push) != answer:
                 said = f"{story} The future of push {push + 1} gave {told.get(push)}, expected version {answer}."
-                yield Finding(whole or _uncounted(case, mine), said)
+                yield Finding(whole or _uncounted(case, mine, right), said)
         if mine["version"] != right["version"]:
             said = f"{story} The version is {mine['version']}, expected {right['version']}."
-            yield Finding(whole or _uncounted(case, mine), said)
+            yield Finding(whole or _uncounted(case, mine, right), said)
         wrong = difference(mine["weight"], right["weight"], torch.full((3,), 1e-9, dtype=torch.float64))
         if wrong is not None:
             moved = how_moved(tensor(case.inputs[0], "weight"), cast(Any, mine["weight"]), cast(Any, right["weight"]))
@@ -185,9 +186,13 @@ def _of_steps(case: Case, came: Values) -> Iterator[Finding]:
         yield Finding("without the lock", said)
 
 
-def _uncounted(case: Case, mine: Mapping[str, Any]) -> str:
-    """Return whether a gradient was applied and not counted, or not even applied, as the mistake's name."""
-    return "nothing applied" if torch.equal(mine["weight"], tensor(case.inputs[0], "weight")) else "version not counted"
+def _uncounted(case: Case, mine: Mapping[str, Any], right: Mapping[str, Any]) -> str:
+    """Return whether a gradient was applied and not counted, or not applied, or none was, as the mistake's name."""
+    if torch.equal(mine["weight"], tensor(case.inputs[0], "weight")):
+        return "nothing applied"
+    applied = torch.allclose(mine["weight"], right["weight"])
+    skipped = not applied and 0 < mine["version"] < right["version"]
+    return "a new gradient is skipped" if skipped else "version not counted"
 
 
 def _mistake_of(case: Case, came: Values) -> str:
@@ -259,7 +264,7 @@ def _of_calls(who: str, came: Sequence[Any], wanted: Sequence[Any], name: str = 
 
 def _did(answer: object) -> str:
     raised = str(answer).endswith(" raised")
-    return f"raised {str(answer).removesuffix(' raised')}" if raised else f"gave {answer}"
+    return f"raised {str(answer).removesuffix(' raised')}" if raised else f"gave {in_words(answer)}"
 
 
 def _line(mine: Mapping[str, Any]) -> str:
@@ -278,8 +283,9 @@ def _of_safely(case: Case, came: Values) -> Iterator[Finding]:
             yield Finding("no error when nobody answers", said)
         if wanted["answer"] is not None and mine["answer"] != wanted["answer"]:
             name = {0: "does not wait for the answer", "RuntimeError raised": "stops at the first replica"}
-            if "fail" not in behaviours and "raise" not in behaviours and mine["answer"] == 1:
-                name = {1: "returns the answer"}
+            if set(behaviours) == {"answer"}:
+                name = {len(behaviours) - 1: "asks everybody"}
+            name |= {ANSWER: "returns the answer"}
             said = f"{story} push_safely {_did(mine['answer'])}, expected {wanted['answer']}.{_line(mine)}"
             yield Finding(name.get(cast(Any, mine["answer"]), ""), said)
         for place, noted in enumerate(listed(mine, "pushed")):

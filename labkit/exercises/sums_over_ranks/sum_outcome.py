@@ -65,10 +65,11 @@ class SumOutcome:
     def shares(self) -> list[list[Shares]]:
         """For each member which contributions its elements hold; empty where that cannot be told from them.
 
-        That is so of what is no sum, and of averages of integers, which lack their remainder.
+        That is so of what is no sum, and of averages of integers, which lack their remainder. 16-bit numbers are so
+        coarse that several sums come to the same: of those only all contributions or a single one are told.
         """
         told = op_of(self.case) == "SUM" or (op_of(self.case) == "AVG" and self.exact.is_floating_point())
-        return [shares_of(view, self.inputs) for view in self.views] if told else []
+        return [_told(view, shares_of(view, self.inputs)) for view in self.views] if told else []
 
     @cached_property
     def elements(self) -> list[Shares]:
@@ -100,6 +101,20 @@ def sum_outcome(case: Case, got: tuple[Values, ...], wire: Wire) -> SumOutcome:
 
 
 _LAST: list[SumOutcome] = []
+
+
+def _told(view: Tensor, shares: list[Shares]) -> list[Shares]:
+    """Return the shares that can be told for certain."""
+    return (
+        [each if each and (sum(each) == 1 or is_complete(each)) else None for each in shares]
+        if is_coarse(view)
+        else shares
+    )
+
+
+def is_coarse(view: Tensor) -> bool:
+    """Return whether its numbers have 16 bits and a fraction."""
+    return view.element_size() == 2 and view.is_floating_point()
 
 
 def is_complete(share: Shares) -> bool:
@@ -161,7 +176,7 @@ def _what(came: SumOutcome, rank: int, first: Difference, beside: bool) -> str:
 
 def rounded_often(came: SumOutcome, view: Tensor) -> bool:
     """Return whether 16-bit numbers are all within some roundings of what they should be."""
-    if view.element_size() > 2 or not view.is_floating_point():
+    if not is_coarse(view):
         return False
     return torch.allclose(view.double(), came.exact, rtol=torch.finfo(view.dtype).eps * len(came.members))
 
@@ -170,6 +185,8 @@ def _contents(came: SumOutcome, place: int) -> str:
     """Return a few words on what each wrong stretch of elements holds, or ""."""
     stretches = runs(came.shares[place]) if came.shares else []
     wrong = [(start, end, share) for start, end, share in stretches if not is_complete(share)]
+    if is_coarse(came.views[place]):  # what cannot be told may be a sum all the same
+        wrong = [each for each in wrong if each[2] is not None]
     if all(share is None for *_, share in wrong):
         return ""
     shown = [f"in {span_of(start, end)} {in_words(share, came.members)}" for start, end, share in wrong[:3]]

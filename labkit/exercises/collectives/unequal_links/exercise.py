@@ -16,8 +16,10 @@ from labkit.checks.wire import Wire
 from labkit.exercises.collectives.plan_time import plan_ns
 from labkit.exercises.collectives.unequal_links.driver import drive
 from labkit.plans.all_reduce import execute
+from labkit.plans.all_reduce_facts import Outcome, at_first
 from labkit.plans.all_reduce_plan import Record, read_plan
 from labkit.simulator.cluster import Cluster, describe
+from labkit.words import ranks_in_words
 
 NUM_BYTES = 64 * 10**6
 MOST_CHUNKS, MOST_RECORDS = 64, 2000
@@ -27,6 +29,7 @@ _NO_PLANS, _NUMBER, _CHUNKS, _LONG, _FAULTY, _LOST, _TWICE, _SAME, _ALONE, _OUTS
     "a contribution is missing", "a contribution counts twice", "a chunk is sent and received in one step",
     "a message without a partner", "no such peer or chunk", "steps go back",
 )  # fmt: skip
+_REPLACED, _EMPTY = "a sum is replaced by one with less in it", "empty plans"
 _OF_FAULT = {
     "no_plan": _FAULTY, "outside": _OUTSIDE, "itself": _OUTSIDE, "backwards": _BACK, "race": _SAME,
     "chunk_mismatch": _ALONE, "missing": _LOST, "twice": _TWICE, "unmatched": _ALONE, "deadlock": _ALONE,
@@ -94,8 +97,30 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     if chunks > MOST_CHUNKS:
         yield Finding(_CHUNKS, f"The plans name chunk {chunks - 1}, so there would be {chunks} chunks.")
         return
-    for fault in execute(plans, chunks).faults:
-        yield Finding(_OF_FAULT.get(fault.kind, ""), fault.text, rank=fault.rank)
+    outcome = execute(plans, chunks)
+    lost = _replaced(outcome) if any(records) else "All plans are empty: nobody sends anything."
+    for fault in outcome.faults:
+        name, more = _OF_FAULT.get(fault.kind, ""), ""
+        if fault.kind == "missing" and lost:
+            name, more = _REPLACED if any(records) else _EMPTY, f" {lost}"
+        yield Finding(name, fault.text + more, rank=fault.rank)
+
+
+def _replaced(outcome: Outcome) -> str:
+    """Return which sum was first replaced by one that lacks some of its contributions, as a sentence, or ""."""
+    held = at_first(outcome.num_ranks, outcome.num_chunks)
+    for step in outcome.steps:
+        for write in step.writes:
+            old, new = held[write.rank][write.chunk], write.content
+            gone = [rank for rank, count in enumerate(old.counts) if count and not new.counts[rank]]
+            if gone and not new.foreign:
+                what = f"the contribution{'s' * (len(gone) > 1)} of {ranks_in_words(gone)}"
+                return (
+                    f"First in step {step.number}: rank {write.rank} receives c{write.chunk} without a Reduce, and "
+                    f"loses {what}, which it had."
+                )
+            held[write.rank][write.chunk] = new
+    return ""
 
 
 def _records(plans: Sequence[object]) -> list[list[Record]]:
@@ -164,6 +189,11 @@ EXERCISE = declared(
                 "In the end every chunk on every rank must hold every rank's contribution. Look at the rank and the "
                 "chunk that are named: who should have sent them the rest? labkit.ring_player(plans) shows it where "
                 "there are as many chunks as ranks."),
+        Mistake(_REPLACED,
+                "A Recv without a Reduce replaces what the chunk held, so what arrives there must have all of it: "
+                "either this Recv wants a Reduce, or the sender should have had that contribution before."),
+        Mistake(_EMPTY,
+                "No rank has a record in its plan: does the loop that makes them run, and are they kept?"),
         Mistake(_TWICE,
                 "A contribution was added to a chunk that had it already: once two ranks hold the same sum, what one "
                 "sends to the other must replace it, without a Reduce."),

@@ -30,6 +30,7 @@ def _answer(body: str) -> str:
 _NAIVE = "ring(list(range(num_ranks)), num_ranks)"
 wrong("returns nothing", "not a list of plans", _answer(f"plans = {_NAIVE}"))
 wrong("a dict of plans", "not a list of plans", _answer(f"return dict(enumerate({_NAIVE}))"))
+wrong("plans without records", "empty plans", _answer("return [[] for _ in range(num_ranks)]"))
 wrong("rank 0's plan alone", "one plan for each rank", _answer(f"return {_NAIVE}[:1]"))
 wrong("a plan is None", "not a list of records", _answer(f"return [*{_NAIVE}[1:], None]"))
 wrong(
@@ -40,7 +41,11 @@ wrong(
         "for plan in ring(list(range(first, first + ranks_per_node)), ranks_per_node)]"
     ),
 )
-wrong("never reduces", "a contribution is missing", _answer("return ring(list(range(num_ranks)), num_ranks, 0, False)"))
+wrong(
+    "never reduces",
+    "a sum is replaced by one with less in it",
+    _answer("return ring(list(range(num_ranks)), num_ranks, 0, False)"),
+)
 wrong(
     "reduces in the all-gather",
     "a contribution counts twice",

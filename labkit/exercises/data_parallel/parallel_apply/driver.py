@@ -138,8 +138,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
 
 def _seen_of(meeting: _Meeting) -> dict[str, Value]:
-    """Return who has finished by now, whether all have met, and what came for those that have ended by now."""
-    seen: dict[str, Value] = {"finished": cast(list[Value], sorted(meeting.finished)), "met": meeting.met}
+    """Return who has finished by now, how many have begun, whether all met, and what came for those that ended."""
+    finished = cast(list[Value], sorted(meeting.finished))
+    seen: dict[str, Value] = {"finished": finished, "begun": meeting.begun, "met": meeting.met}
     return seen | ({"came": [meeting.came[number] for number in sorted(meeting.came)]} if meeting.ask else {})
 
 

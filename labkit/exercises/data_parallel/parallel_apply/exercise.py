@@ -12,7 +12,7 @@ from labkit.checks.as_if import as_if
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
-from labkit.checks.structure import Each, OneOf
+from labkit.checks.structure import Each, OneOf, in_words
 from labkit.checks.tensor_values import close
 from labkit.checks.values import listed, tensors
 from labkit.checks.wire import Wire
@@ -63,7 +63,7 @@ def expected(case: Case) -> list[Values]:
     inputs, failing = case.inputs[0], _failing(case)
     count = len(listed(inputs, "weights"))
     finished: list[Value] = [number for number in range(count) if number not in failing]
-    seen: dict[str, Value] = {"finished": finished, "met": True}
+    seen: dict[str, Value] = {"finished": finished, "begun": len(listed(case.inputs[0], "weights")), "met": True}
     opposite: list[Values] = []
     if case.world_size > 1:
         seen["came"] = case.inputs[1]["ended"]
@@ -76,7 +76,7 @@ def expected(case: Case) -> list[Values]:
 
 def structure(case: Case) -> list[Any]:
     """Return what the driver brings of outputs, of what is no list, and of an exception; values are looked at here."""
-    all_ended: dict[str, Any] = {"finished": Each(int), "met": bool}
+    all_ended: dict[str, Any] = {"finished": Each(int), "begun": int, "met": bool}
     opposite: list[Any] = []
     if case.world_size > 1:
         all_ended["came"] = Each(float)
@@ -127,9 +127,10 @@ def _is_early(case: Case, came: Values) -> bool:
 def _wrong_outputs(case: Case, came: Values, right: Values) -> Iterator[Finding]:
     outputs, wanted = came.get("outputs"), listed(right, "outputs")
     if _is_early(case, came):
-        yield Finding(_NOT_JOINED, "parallel_apply returned before all of the replicas had ended.")
+        none = "" if came.get("begun") else " None of them had been called by then."
+        yield Finding(_NOT_JOINED, f"parallel_apply returned before all of the replicas had ended.{none}")
     if not isinstance(outputs, list) or len(outputs) != len(wanted):
-        what = f"{len(outputs)} outputs" if isinstance(outputs, list) else str(outputs)
+        what = f"{len(outputs)} outputs" if isinstance(outputs, list) else str(in_words(outputs))
         yield Finding("", f"There are {len(wanted)} replicas, and {what} came.")
         return
     nothing = [number for number, mine in enumerate(outputs) if mine is None]

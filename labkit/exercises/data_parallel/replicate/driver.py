@@ -27,7 +27,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     devices = devices_of(inputs)
     own = [*model.parameters(), *model.buffers()]
     replicas = functions["replicate"](model, devices)
-    if not isinstance(replicas, list | tuple):
+    if not isinstance(replicas, list | tuple) or not replicas:
         nothing: Values = dict.fromkeys(("places", "outputs", "gradients", "state", "shared", "same_tensors"))
         return {"replicas": described(replicas), **nothing}
     batches = list(zip(tensors(inputs, "x"), tensors(inputs, "y"), strict=True))

@@ -31,7 +31,7 @@ _STACK, _DIM, _MIXED, _ORDER, _FIRST, _LOSSES = (
 )  # fmt: skip
 _NOTHING = "nothing returned"
 _FEW, _ALONE = "the last piece is missing", "a single loss left as it is"
-_LONGER = "longer pieces not first"
+_LONGER, _FEWER, _FIRST_PIECE = "longer pieces not first", "too few pieces", "the first piece for everybody"
 
 
 def scatter_case(name: str, batch: Mapping[str, Tensor], devices: int | Sequence[str]) -> Case:
@@ -151,7 +151,7 @@ def _wrong_pieces(case: Case, came: Value, right: Values) -> Iterator[Finding]:
         count = f"{plural(_rows(case), 'sample')} on {plural(len(_devices(case)), 'device')}"
         if not mistake:
             lost = _FEW if sizes == due[: len(sizes)] else _LOST
-            mistake = lost if sum(sizes) < _rows(case) else _LONGER if sorted(sizes, reverse=True) == due else ""
+            mistake = lost if sum(sizes) < _rows(case) else _whole(sizes, due)
         yield Finding(mistake, f"{count}: the pieces have {sizes} samples.", str(due), str(sizes))
         return
     for place, (piece, other) in enumerate(zip(pieces, wanted, strict=True)):
@@ -164,6 +164,11 @@ def _wrong_pieces(case: Case, came: Value, right: Values) -> Iterator[Finding]:
                 isinstance(tensor, Tensor) and not close(mine, tensor)
             ):
                 yield Finding(mistake, f"{key!r} of piece {place} is {_in_words(mine)}, expected {_in_words(tensor)}.")
+
+
+def _whole(sizes: Sequence[int], due: Sequence[int]) -> str:
+    """Return the mistake of pieces that hold all samples and have other sizes, or ""."""
+    return _LONGER if sorted(sizes, reverse=True) == due else _FEWER if 0 < len(sizes) < len(due) else ""
 
 
 def _wrong_whole(case: Case, came: Values, right: Values) -> Iterator[Finding]:
@@ -219,10 +224,16 @@ def _in_turns(case: Case) -> list[Any]:
     ]
 
 
+def _the_first(case: Case) -> list[Any]:
+    length, devices = balanced(_rows(case), len(_devices(case)))[0], _devices(case)[: _rows(case)]
+    return [{key: _there(tensor[:length], device) for key, tensor in _batch(case).items()} for device in devices]
+
+
 _WAYS: dict[str, Callable[[Case], list[Any]]] = {
     _CHUNK: lambda case: _pieces(case, _chunk_sizes(case)),
     _EMPTY: lambda case: _pieces(case, _with_empty(case)),
     _TURNS: _in_turns,
+    _FIRST_PIECE: _the_first,
     _ALL: lambda case: [{key: _there(t, device) for key, t in _batch(case).items()} for device in _devices(case)],
 }
 _OTHER_WHOLES: tuple[tuple[str, Callable[[list[Tensor]], Tensor]], ...] = (
@@ -284,6 +295,10 @@ EXERCISE = declared(
     ),
     mistakes=(
         Mistake(_LONGER, "The sizes are right but their order is not: longer pieces come first."),
+        Mistake(_FEWER,
+                "There are too few pieces: as many as devices, or as samples where those are fewer. A batch has as "
+                "many samples as each of its tensors is long, not as one of its keys."),
+        Mistake(_FIRST_PIECE, "Every device gets the first piece: piece i belongs on devices[i]."),
         Mistake(_NOTHING, "The function returned None: print shows a value, return hands it back."),
         Mistake(_CHUNK,
                 "chunk makes pieces of equal size and one small rest (3, 3, 3, 1), and sometimes too few. Here sizes "

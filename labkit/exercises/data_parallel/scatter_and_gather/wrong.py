@@ -58,3 +58,5 @@ WRONG.changed(
         "    if len(there) == 1:\n        return there[0]\n    return torch.stack(there)",
     ),
 )
+changed("the first piece to each", "the first piece for everybody", ("parts[i].to", "parts[0].to"))
+changed("as long as a key", "too few pieces", ("next(iter(batch.values()))", "next(iter(batch))"))

@@ -169,6 +169,12 @@ def _divided_only(case: Case, got: Got, wire: Wire) -> bool:
     return bool(found) and all(isinstance(own, Tensor) and close(came, own / case.world_size) for came, _, own in found)
 
 
+def _all_zero(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether every gradient is 0 on every rank that had one of its own."""
+    found = list(_own_pairs(case, got))
+    return bool(found) and all(isinstance(came, Tensor) and not came.any() for came, _, _ in found)
+
+
 def _some_as_they_were(case: Case, got: Got, wire: Wire) -> bool:
     wrong = [(came, own) for came, wanted, own in _own_pairs(case, got) if not close(came, wanted)]
     return bool(wrong) and all(close(came, own) for came, own in wrong)
@@ -189,6 +195,8 @@ MISTAKES = (
     Mistake("never averaged", "Every rank still has its own gradients. Either nothing was reduced, or the result was "
             "never written into parameter.grad.",
             seen=_own),
+    Mistake("gradients set to zero",
+            "Every gradient is 0: zeros belong only where this rank has no gradient, grad is None.", seen=_all_zero),
     Mistake("divided, never added up",
             "Every gradient is the rank's own, divided by the number of ranks: the others' were never added.",
             seen=_divided_only),

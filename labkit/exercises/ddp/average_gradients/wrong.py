@@ -21,6 +21,18 @@ def average_gradients(module):
             {body}
 """
 
+wrong(
+    "zeros in place of what is there",
+    "gradients set to zero",
+    """
+def average_gradients(module):
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= dist.get_world_size()
+""",
+)
 wrong("sum", "sum instead of mean", LOOP.format(body="dist.all_reduce(parameter.grad)"))
 wrong(
     "divided before and after",

@@ -64,8 +64,9 @@ MISTAKES = (
             "After an error inside no_sync nothing is averaged any more: put the flag back in a finally.",
             seen=_after_an_error, certain=True),
     Mistake("the bucket never left",
-            "finish_gradient_synchronization waits for a bucket that nobody sent: outside of no_sync each gradient "
-            "must be counted, so that the last one sends the bucket.", seen=_never_left, certain=True),
+            "finish_gradient_synchronization waits for a bucket that nobody sent: the flag must be up again after "
+            "no_sync, and outside of it each gradient must be counted, so that the last one sends the bucket.",
+            seen=_never_left, certain=True),
     PASSES,
     Mistake("accumulation is wrong",
             "The averaged gradient is not that of all backward passes of the step together: the last pass must send "

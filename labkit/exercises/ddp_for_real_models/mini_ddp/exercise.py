@@ -15,7 +15,7 @@ from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.replay import expected, models_of
 from labkit.exercises.averaging.stretches import stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, wrong_training
-from labkit.exercises.averaging.wrappers import PASSES, left_behind
+from labkit.exercises.averaging.wrappers import PASSES, left_behind, not_all_copied_back
 from labkit.exercises.ddp_for_real_models.mini_ddp.driver import drive
 from labkit.words import join
 
@@ -160,6 +160,9 @@ MISTAKES = (
             "grad is None where this rank did not use the parameter. Put zeros in its place, so that the bucket is "
             "equally long on every rank. (Or the bucket left too early: inside no_sync the hook must not count.)",
             seen=marks.says("NoneType", "flatten"), certain=True),
+    Mistake("not all copied back",
+            "All gradients travelled, but some parameters still have the rank's own: when the bucket is back, go "
+            "through all of self.trained and give each its mean.", seen=not_all_copied_back),
     Mistake("an unused parameter stops everything",
             "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Launch "
             "what has not left in finish_gradient_synchronization, with zeros, on every rank: also where a rank used "

@@ -36,6 +36,7 @@ changed(
     ),
 )
 changed("what is left stays", "an unused parameter stops everything", (LAUNCH, ""))
+changed("gives back to the first alone", "not all copied back", (GRADIENT, f"{GRADIENT}\n                break"))
 changed("copies into what is not there", "no gradient to copy into", (GRADIENT, "p.grad.copy_(mean.view_as(p))"))
 changed("values tell", "zero taken for none", ("            if flag > 0:", "            if mean.any():"))
 changed(

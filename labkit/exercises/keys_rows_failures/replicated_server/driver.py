@@ -17,6 +17,9 @@ from labkit.exercises.remote_calls.watched_server import Watch, WatchedLock
 from labkit.servers.replicas import survive
 from labkit.torch_port.futures import AnyFuture
 
+ANSWER = 41
+"""What a stand-in answers to its first push: the index of no replica."""
+
 
 class StandIn:
     """A replica elsewhere that notes what is pushed, and answers or fails when it is told to."""
@@ -36,7 +39,7 @@ class StandIn:
         if self.behaviour == "fail":
             future.set_exception(RuntimeError("rank0 could not be reached: eof"))
         elif self.behaviour == "answer":
-            future.set_result(len(self.pushed))
+            future.set_result(ANSWER - 1 + len(self.pushed))
         else:
             self.open.append(future)
         answer: Future[int] = future

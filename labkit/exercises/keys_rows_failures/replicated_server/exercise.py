@@ -64,6 +64,9 @@ EXERCISE = declared(
         Mistake("applied when the backup has answered",
                 "Apply the gradient when it arrives, and acknowledge it when the backup has it; yours waits with "
                 "both."),
+        Mistake("a new gradient is skipped",
+                "A gradient that had not come before was not applied: ask for the same pair that you note, (worker, "
+                "number) in this order."),
         Mistake("a repeated gradient counts twice",
                 "The same worker and number came again, and was applied again. Keep a set of what has been applied."),
         Mistake("the backup's failure is hidden",

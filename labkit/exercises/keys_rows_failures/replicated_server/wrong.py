@@ -37,6 +37,7 @@ changed(
 changed("pushes to all", "asks everybody",
         ("    for place, replica in enumerate(replicas):\n        try:\n            replica.push(worker, number, gradient).wait()\n        except RuntimeError:\n            continue\n        return place\n",
          "    answered = []\n    for place, replica in enumerate(replicas):\n        try:\n            replica.push(worker, number, gradient).wait()\n        except RuntimeError:\n            continue\n        answered.append(place)\n    if answered:\n        return answered[0]\n"))  # fmt: skip
+changed("returns when all have answered", "asks everybody", ("        return place\n", "    return place\n"))
 changed("says nothing", "no error when nobody answers",
         ("    raise RuntimeError(f\"gradient {number} of worker {worker}: none of {len(replicas)} replicas answers\")\n", "    return -1\n"))  # fmt: skip
 changed("numbers the retry anew", "another number for the retry",
@@ -48,6 +49,11 @@ changed("keeps the last number", "the largest number only",
         ("(worker, number) not in self.applied", "number > max((n for w, n in self.applied if w == worker), default=-1)"))  # fmt: skip
 changed("waits for no answer", "does not wait for the answer",
         ("replica.push(worker, number, gradient).wait()", "replica.push(worker, number, gradient)"))  # fmt: skip
+changed(
+    "notes another pair",
+    "a new gradient is skipped",
+    ("applied.add((worker, number))", "applied.add((number, worker))"),
+)
 changed("returns what it heard", "returns the answer",
         ("            replica.push(worker, number, gradient).wait()\n", "            place = replica.push(worker, number, gradient).wait()\n"))  # fmt: skip
 changed("counts no version", "version not counted", ("                self.version += 1\n", ""))

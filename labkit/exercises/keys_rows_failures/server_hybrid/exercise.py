@@ -254,6 +254,7 @@ EXERCISE = declared(
     driver=drive,
     oracle=expected,
     structure=structure,
+    returned={"losses": "hybrid_step"},
     least=least_traffic,
     looks=(find,),
     visible=(

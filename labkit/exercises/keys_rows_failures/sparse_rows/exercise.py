@@ -66,14 +66,14 @@ def expected(case: Case) -> list[Values]:
     return [{"rows": _right_rows(case), "calls": calls}]
 
 
+_OF_A_PUSH = {"done": float, "keys": ANYTHING, "gradients": ANYTHING}
+
+
 def structure(case: Case) -> list[Any]:
     """Return the oracle's structure, and when each call came; what was pushed is looked at in words."""
     (right,) = expected(case)
     calls = [
-        [
-            {**call, "seconds": float, **({"done": float, "gradients": ANYTHING} if call["op"] == "push" else {})}
-            for call in each
-        ]
+        [{**call, "seconds": float, **(_OF_A_PUSH if call["op"] == "push" else {})} for call in each]
         for each in listed(right, "calls")
     ]
     return [{**right, "returned": float, "calls": calls}]
@@ -81,6 +81,26 @@ def structure(case: Case) -> list[Any]:
 
 def _said(case: Case, rank: int) -> str:
     return f"pull_rows for keys {tensor(case.inputs[0], 'keys').tolist()} gave {{got}}, expected {{wanted}}."
+
+
+def _forms(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that a server was pushed something else than keys, and then gradients."""
+    for call in (call for calls in _calls(got, "push") for call in calls):
+        keys, gradients = call["keys"], call["gradients"]
+        if not isinstance(keys, Tensor) or keys.dim() != 1 or keys.is_floating_point():
+            first, second = (_form(each) for each in (keys, gradients))
+            swapped = isinstance(gradients, Tensor) and gradients.dim() == 1 and not gradients.is_floating_point()
+            yield Finding(
+                "keys and gradients swapped" if swapped else "",
+                f"A server's push was given {first} as its keys, and {second} as their gradients; expected a vector "
+                "of whole numbers, and a row for each.",
+            )
+
+
+def _form(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return f"{value!r:.40}"
+    return f"{str(value.dtype).removeprefix('torch.')} numbers of shape {tuple(value.shape)}"
 
 
 def _strangers(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -226,7 +246,8 @@ EXERCISE = declared(
     driver=drive,
     oracle=expected,
     structure=structure,
-    looks=(Result("rows", _said, same=_same), _strangers, _pushed, _calls_enough, _together),
+    returned={"rows": "pull_rows"},
+    looks=(Result("rows", _said, same=_same), _forms, _strangers, _pushed, _calls_enough, _together),
     visible=(
         rows_case("one server, 6 keys asked for", 81, 1, 10, 6),
         rows_case("3 servers, 20 keys asked for, some several times", 82, 3, 12, 20),
@@ -260,6 +281,7 @@ EXERCISE = declared(
                 "index_add_ adds."),
         Mistake("keys sent more than once", "A key travels once: torch.unique before you send."),
         Mistake("servers called for nothing", "Some servers were called without any keys: leave those out."),
+        Mistake("keys and gradients swapped", "push takes the keys first, and then their gradients."),
         Mistake("a call for every key", "One call for each server, with all of its keys: every call costs a latency."),
         Mistake("asks everybody for everything",
                 "A server was asked for keys that live elsewhere: choose them by place(keys) == number."),

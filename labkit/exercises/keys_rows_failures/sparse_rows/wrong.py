@@ -31,6 +31,8 @@ changed("a call for each key", "a call for every key",
         ("        for number, server in enumerate(servers)\n        if (home == number).any()\n    ]",
          "        for number, server in enumerate(servers)\n        for key, total in zip(different[home == number].split(1), sums[home == number].split(1))\n    ]"))  # fmt: skip
 
+changed("gradients before keys", "keys and gradients swapped",
+        ("push(different[home == number], sums[home == number])", "push(sums[home == number], different[home == number])"))  # fmt: skip
 changed("pushes and goes", "does not wait", ("    for call in calls:\n        call.wait()\n", ""))
 changed(
     "waits for the last",

@@ -86,6 +86,10 @@ MISTAKES = (
     Mistake("only the last one is answered",
             "The worker that completes the step gets its answer, the others wait forever: all pushes of a step must "
             "return the same future.", seen=_answered(lambda now, push, count: now == push == count - 1)),
+    Mistake("nobody is answered",
+            "No push of the first step was answered. Keep each gradient that arrives, and when the step's last one is "
+            "there, complete the future that all its pushes return: set_result.",
+            seen=_answered(lambda now, push, count: False)),
     Mistake("the last one gets the future of the next step",
             "The worker that completes the step gets the new future, and waits one step too long. Keep the old one in "
             "a variable before you put a new one in its place.",

@@ -67,3 +67,8 @@ changed(
     ("(self.version, self.weight.clone())", "self.pull()"),
 )
 changed("record in another order", "another record", ("len(self.updates), worker,", "worker, len(self.updates),"))
+changed(
+    "never takes the step",
+    "nobody is answered",
+    ("if len(self.gradients) == self.num_workers:", "if len(self.gradients) > self.num_workers:"),
+)

@@ -20,6 +20,7 @@ from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic,
 from labkit.exercises.sums_over_ranks.traffic import NOT_THROUGH_ROOT, root_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
 
+_ONE_ALONE = "rank 0 hands on one rank's numbers"
 _UNHEARD, _LEFT_OUT, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
     "nobody receives the total", "somebody is not heard", "rank 0 binds the total to a new name",
     "the total is sent too early", "rank 0 overwrites its own part", "only one rank is added",
@@ -39,6 +40,16 @@ def _some_got_less(came: SumOutcome) -> bool:
     """Return whether rank 0 and the rank that was added last hold the total, and others a part of it."""
     first, *others = came.complete or [0.0]
     return first == 1 and others.count(1) == 1 and others.count(0) == len(others) - 1 > 0
+
+
+def _hands_on_one_alone(came: SumOutcome) -> bool:
+    """Return whether rank 0 holds its own numbers as they were, and all others those of one other rank."""
+    rows = came.shares
+    if len(rows) < 2 or not all(row and row[0] is not None and set(row) == {row[0]} for row in rows):
+        return False
+    lone = [row[0] for row in rows if row[0] is not None]
+    own = tuple(int(place == 0) for place in range(len(rows)))
+    return lone[0] == own and len(set(lone[1:])) == 1 and sum(lone[1]) == 1 and lone[1] != own
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -103,6 +114,9 @@ EXERCISE = declared(
                     "Rank 0 sent the total, and its own tensor does not hold it: tensor = tensor + incoming makes a "
                     "new tensor and leaves the caller's as it was; tensor += incoming writes into it.",
                     came=_kept_by_the_others),
+        sum_mistake(_ONE_ALONE,
+                    "Rank 0 handed on what one other rank had sent, and its own tensor is as it was: tensor = incoming "
+                    "binds the name to what arrived; tensor += incoming adds it.", came=_hands_on_one_alone),
         sum_mistake(_TOO_EARLY,
                     "Rank 0 sent some ranks a sum that was not complete yet: add the tensors of all ranks first, and "
                     "only then send the total, in a second loop.", came=_some_got_less),

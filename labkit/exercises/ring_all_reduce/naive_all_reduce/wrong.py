@@ -149,3 +149,4 @@ changed(
 changed("one rank too many", "a peer that is not there", ("range(1, world_size)", "range(1, world_size + 1)"))
 changed("takes itself for the only one", "nobody sent anything", ("dist.get_rank(), dist.get_world_size()", "0, 1"))
 WRONG.changed("multiplies", "another operation", ("tensor += incoming", "tensor *= incoming"))
+changed("takes what arrives", "rank 0 hands on one rank's numbers", ("tensor += incoming", "tensor = incoming"))

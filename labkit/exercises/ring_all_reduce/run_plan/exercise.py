@@ -35,7 +35,7 @@ from labkit.exercises.sums_over_ranks.world_sizes import sweep
 from labkit.words import are_wrong, plural
 
 _EMPTY_BATCH, _EMPTY, _ADDS, _NO_OUT, _ALWAYS, _NEVER, _ITSELF, _NOTHING, _NOT_IN_PLACE, _ONE, _GAPS, _WAIT = (
-    "empty batch", "empty messages", "combine ignored", "out=chunk forgotten", "always adds", "never adds",
+    "empty batch", "empty messages", "combine ignored", "no Reduce changed its chunk", "always adds", "never adds",
     "adds the chunk to itself", "nothing sent", "chunks not changed in place",
     "one message at a time", "steps counted without gaps", "not waited for",
 )  # fmt: skip
@@ -216,8 +216,9 @@ EXERCISE = declared(
                     "What arrived was added although the caller asked for another combine: a Reduce calls "
                     "combine(chunk, incoming, out=chunk)."),
         sum_mistake(_NO_OUT,
-                    "The result of a Reduce was lost: combine(chunk, incoming) returns a new tensor; with out=chunk "
-                    "it writes into the chunk."),
+                    "No Reduce has changed its chunk. Do a step's Reduces when its messages have arrived, and before "
+                    "the next step; combine(chunk, incoming) returns a new tensor, with out=chunk it writes into the "
+                    "chunk."),
         sum_mistake(_ALWAYS,
                     "Everything that arrives is added. A Recv without a Reduce of the same step and chunk overwrites "
                     "the chunk."),
@@ -235,8 +236,9 @@ EXERCISE = declared(
                     "Messages arrived, but the chunks did not change: write into them (chunk.copy_(incoming), chunk "
                     "+= incoming); chunks[i] = incoming only puts another tensor into the list."),
         sum_mistake(_ONE,
-                    "Every waiting rank is stuck in the same kind of call: post a step's sends and receives together, "
-                    "with dist.batch_isend_irecv, not one after another, and go through all of the plan's steps.",
+                    "Every waiting rank is stuck in the same kind of call, and nobody has posted the other end: make a "
+                    "P2POp for each Send and each Recv of a step, post them together with dist.batch_isend_irecv, "
+                    "not one after another, and go through all of the plan's steps.",
                     failed=_one_at_a_time),
         sum_mistake(_MORE,
                     "The messages of a step have arrived, and the ranks wait for more: make one P2POp for each Send "

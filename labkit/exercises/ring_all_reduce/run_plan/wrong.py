@@ -143,14 +143,30 @@ wrong(
     ),
 )
 wrong(
-    "out=chunk forgotten",
-    "out=chunk forgotten",
+    "no Reduce changed its chunk",
+    "no Reduce changed its chunk",
     _run(
         _POST
         + """
         for chunk, data in incoming.items():
             combine(chunks[chunk], data) if chunk in reduced else chunks[chunk].copy_(data)
 """
+    ),
+)
+WRONG.changed(
+    "reduces after the last step",
+    "no Reduce changed its chunk",
+    (
+        "        for chunk, incoming in arriving:\n            combine(",
+        "    for chunk, incoming in arriving:\n        combine(",
+    ),
+)
+wrong(
+    "posts no Send",
+    "one message at a time",
+    _run(
+        _POST.replace("ops.append(dist.P2POp(dist.isend, chunks[r.chunk], group=group, group_peer=r.peer))", "pass")
+        + _COMBINED
     ),
 )
 wrong(

@@ -71,6 +71,10 @@ def _heard(case: Case, place: int) -> Value:
     return sorted({m["src"] for m in _lists(case)[place] if m["received"] is not None})
 
 
+def _senders(case: Case, place: int) -> Value:
+    return sorted({m["src"] for m in _lists(case)[place]})
+
+
 def _heard_at_least_once_left_out(case: Case, place: int) -> Value:
     each = _lists(case)[place]
     heard = {m["src"] for m in each if m["received"] is not None}
@@ -114,8 +118,9 @@ EXERCISE = answers(
                 {"answers": _receivers}),
         Mistake("a rank more than once",
                 "A rank that sent several messages is named once: collect the ranks in a set.", {"answers": _each}),
-        Mistake("those who were heard", "These are the senders whose messages arrived; return the others.",
-                {"answers": _heard}),
+        Mistake("those who were heard",
+                "Your answer has senders whose messages arrived. Return only those that sent a message which nobody "
+                "received.", {"answers": (_heard, _senders)}),
         Mistake("one message that arrived is taken for all",
                 "You leave out a rank as soon as one of its messages arrived. Name every rank that sent at least one "
                 "message that nobody received.", {"answers": _heard_at_least_once_left_out}),

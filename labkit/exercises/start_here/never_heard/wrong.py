@@ -24,6 +24,7 @@ wrong(
     "a rank more than once",
     "return sorted(m.src for m in messages if m.received is None)",
 )
+wrong("everybody who sent", "those who were heard", "return sorted({m.src for m in messages})")
 wrong(
     "those that arrived",
     "those who were heard",
