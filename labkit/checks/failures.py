@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
+from labkit.cells import cell_name
 from labkit.checks.case import Failure, Wait
 from labkit.checks.exercise import Exercise
 from labkit.checks.from_timeline import waits_of
@@ -30,6 +32,9 @@ _NOT_IN_GROUP = re.compile(r"^Global rank (?P<rank>-?\d+) is not part of group\b
 _NO_PAIR = ("Pair is not connected", "Connect timeout", "invalid rank", "not connected")
 _SIZES = ("op.preamble.length", "Received data size doesn't match")
 _NOT_THEIRS = ("/labkit/", "/torch/", "/site-packages/", "<frozen ", "/lib/python3")
+_CALLBACK = re.compile(r"^Got the following error when running the callback: (?P<type>[A-Za-z_][\w.]*): ?(?P<text>.*)$")
+_AT = re.compile(r"^  (?P<path>.+)\((?P<line>\d+)\): (?P<function>.+)$", re.MULTILINE)
+"""How torch writes a frame of an error that a future's callback raised; the innermost comes first."""
 _MOST_LINES = 24
 
 
@@ -122,8 +127,11 @@ def failure_of_traceback(
     who = "" if rank is None else f"Rank {rank} raised " if exercise.distributed else "It raised "
     if name == "WireFormatError":
         return Failure("bad_result", rank, _sentence(f"What came back cannot be judged: {text}"), error=name)
-    where = learners_lines(report) or _line_behind(report)
-    return Failure("exception", rank, _sentence(f"{who}{name}: {text}"), where, name)
+    called = _CALLBACK.match(text)
+    if called:
+        name, text = called["type"].rpartition(".")[2], f"{called['text']}, in a callback of a future"
+    where = "\n".join(filter(None, [learners_lines(report), _callbacks_lines(report) if called else ""]))
+    return Failure("exception", rank, _sentence(f"{who}{name}: {text}"), where or _line_behind(report), name)
 
 
 def _texts(function: Callable[..., Any]) -> Iterator[object]:
@@ -160,6 +168,19 @@ def learners_lines(report: str) -> str:
         cell = f"{frame['cell']}, " if frame["cell"] else ""
         found.append(f"{cell}line {frame['line']}{inside}" + (f":  {code}" if code else ""))
     return "\n".join(found[-_MOST_LINES:])
+
+
+def _callbacks_lines(report: str) -> str:
+    """Return the learner's frames of an error that a future's callback raised, as `learners_lines` has them."""
+    found = []
+    for frame in _AT.finditer(report.rpartition("\nAt:\n")[2]):
+        if any(part in frame["path"] for part in _NOT_THEIRS):
+            continue
+        code = linecache.getline(frame["path"], int(frame["line"])).strip()
+        name = cell_name(frame["path"]) or (frame["path"] if frame["path"].startswith("Cell In") else "")
+        cell = f"{name}, " if name else ""
+        found.append(f"{cell}line {frame['line']}, in {frame['function']}" + (f":  {code}" if code else ""))
+    return "\n".join(reversed(found))
 
 
 def _line_behind(report: str) -> str:
