@@ -131,7 +131,8 @@ def failure_of_traceback(
     if called:
         name, text = called["type"].rpartition(".")[2], f"{called['text']}, in a callback of a future"
     where = "\n".join(filter(None, [learners_lines(report), _callbacks_lines(report) if called else ""]))
-    return Failure("exception", rank, _sentence(f"{who}{name}: {text}"), where or _line_behind(report), name)
+    said = f"{who}{name}: {text}" if text else f"{who}{name}"
+    return Failure("exception", rank, _sentence(said), where or _line_behind(report), name)
 
 
 def _texts(function: Callable[..., Any]) -> Iterator[object]:
@@ -191,7 +192,10 @@ def _line_behind(report: str) -> str:
         return ""
     at, frame = places[-1]
     where = f"{frame['path'].rpartition('/')[2]}, in {frame['function']}:  {lines[at + 1].strip()}"
-    return f"None of your lines was running then. What they returned or left met this line of {where}"
+    met = "met this line of"
+    if "NoneType" in lines[-1]:
+        met = "is None, as where a return is missing, and met this line of"
+    return f"None of your lines was running then. What they returned or left {met} {where}"
 
 
 def _hang(error: RunTimeout, beyond: Collection[int], seconds: float | None) -> Failure:
@@ -201,7 +205,7 @@ def _hang(error: RunTimeout, beyond: Collection[int], seconds: float | None) -> 
     busy = [rank for rank in sorted(error.reports) if rank not in known and rank not in beyond]
     if waits and not busy:
         return Failure("deadlock", None, "A deadlock: every rank that is left waits.", "\n".join(lines), waits=waits)
-    lines += [f"rank {rank}: {_first_lines(error.reports[rank])}" for rank in busy]
+    lines += [_stand(rank, error.reports[rank]) for rank in busy]
     message = "It did not finish in time: an endless loop, or a message that never comes."
     if seconds is not None and not waits:
         took = f"It took more than {seconds:.0f} s, all that this run had"
@@ -215,6 +219,13 @@ def _wait_text(wait: Wait) -> str:
     if wait.peer < 0:  # a rank that is not there was refused before
         return f"{wait.operation} from any rank"
     return f"{wait.operation} {'to' if 'send' in wait.operation else 'from'} rank {wait.peer}"
+
+
+def _stand(rank: int, report: str) -> str:
+    """Return where a rank stands that waits for nobody: in the learner's lines where it is in one, outermost first."""
+    first, _, stack = report.strip().partition("\n")
+    own = learners_lines(stack)
+    return f"{first}, in\n{own}" if own and first.startswith("rank ") else f"rank {rank}: {_first_lines(report)}"
 
 
 def _first_lines(report: str) -> str:

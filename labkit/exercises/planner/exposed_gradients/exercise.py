@@ -104,6 +104,8 @@ MISTAKES = (
             "Less than nothing cannot travel after backward: a bucket is through only after it was ready, and then "
             "backward had already computed all before it. No layer hides more of a bucket than there is.",
             seen=_negative),
+    Mistake("always nothing", "You return 0 whatever is given, and the last bucket is never hidden: subtract when all "
+            "was computed from when the last bucket is through.", {"buckets": _way(lambda computing, takes: 0.0)}),
     Mistake("lists swapped", "You take one list for the other: computing is what makes a bucket ready, takes is how "
             "long it travels.", {"buckets": (
                 _way(lambda computing, takes: costs.exposed_seconds(takes, computing)),

@@ -41,3 +41,6 @@ WRONG.changed(
     "everybody over its own", "weighed upside down",
     ("share = num_samples / everybody.item()", "share = everybody.item() / num_samples"),
 )  # fmt: skip
+WRONG.changed("weighs a loss that is not there", "no loss on this stage", ("tensor *= share", "tensor *= loss"))
+WRONG.changed("ends after the first", "some gradients left as they were", (SUM, SUM + "        break\n"))
+WRONG.changed("keeps the loss", "the loss not returned", ("    return loss\n", "    return None\n"))
