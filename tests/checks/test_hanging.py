@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case, Failure, Wait
+from labkit.checks.failures import failure_of
 from labkit.checks.hanging import never_comes, waits_in
+from labkit.checks.rooms import find
 from labkit.checks.wire import Message, Wire
+from labkit.errors import RunTimeout
 from labkit.launch.reports import IN_NO_CALL
 
 _WAITING = "rank 1 waits in recv from rank 0\nrank 2 waits in recv from rank 1"
@@ -25,3 +28,16 @@ def test_who_has_finished_without_a_message_is_told_from_one_who_has_sent() -> N
         "Rank 1 has finished and has sent nothing, so what rank 0 waits for never comes."
     )
     assert never_comes(case, stuck, sent) == "Rank 1 has finished, so what rank 0 waits for never comes."
+
+
+def test_a_rank_that_computes_for_ever_is_told_with_the_learner_s_lines() -> None:
+    report = (
+        f"rank 0 is {IN_NO_CALL}, it computes\n"
+        '  File "<cell 16>", line 47, in find_stuck\n    if not all(can(stage, record) for record in step):\n'
+        '  File "<cell 16>", line 47, in <genexpr>\n    if not all(can(stage, record) for record in step):'
+    )
+    failure = failure_of(RunTimeout("too late", reports={0: report}), find("find_deadlock"), {})
+    assert failure.detail.splitlines()[:2] == [
+        f"rank 0 is {IN_NO_CALL}, it computes, in",
+        "line 47, in find_stuck:  if not all(can(stage, record) for record in step):",
+    ]

@@ -50,8 +50,8 @@ def test_an_error_outside_the_learner_s_lines_has_the_line_that_met_it() -> None
         report = _without_this_file(traceback.format_exc())
     failure = failure_of_traceback(report, 1, find("ring_sum"), {})
     assert failure.detail == (
-        "None of your lines was running then. What they returned or left met this line of contextlib.py, in "
-        "__enter__:  return next(self.gen)"
+        "None of your lines was running then. What they returned or left is None, as where a return is missing, and "
+        "met this line of contextlib.py, in __enter__:  return next(self.gen)"
     )
 
 
@@ -70,6 +70,15 @@ def test_an_error_in_a_future_s_callback_has_the_learner_s_line_and_its_own_type
         "Rank 0 raised ValueError: not enough values to unpack (expected 2, got 1), in a callback of a future."
     )
     assert failure.detail.endswith("line 3, in add_up:  first, second = parts")
+
+
+def test_none_that_a_line_of_others_met_is_told_as_a_return_that_may_be_missing() -> None:
+    report = (
+        'Traceback (most recent call last):\n  File "/x/labkit/exercises/a/driver.py", line 9, in drive\n'
+        "    start_gather(shards, whole)()\nTypeError: 'NoneType' object is not callable\n"
+    )
+    failure = failure_of_traceback(report, 0, find("ring_sum"), {})
+    assert "What they returned or left is None, as where a return is missing, and met" in failure.detail
 
 
 def _without_this_file(report: str) -> str:
