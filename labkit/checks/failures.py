@@ -127,10 +127,10 @@ def failure_of_traceback(
     who = "" if rank is None else f"Rank {rank} raised " if exercise.distributed else "It raised "
     if name == "WireFormatError":
         return Failure("bad_result", rank, _sentence(f"What came back cannot be judged: {text}"), error=name)
-    called = _CALLBACK.match(text)
-    if called:
-        name, text = called["type"].rpartition(".")[2], f"{called['text']}, in a callback of a future"
-    where = "\n".join(filter(None, [learners_lines(report), _callbacks_lines(report) if called else ""]))
+    callback = _CALLBACK.match(text)
+    if callback:
+        name, text = callback["type"].rpartition(".")[2], f"{callback['text']}, in a callback of a future"
+    where = "\n".join(filter(None, [learners_lines(report), _callbacks_lines(report) if callback else ""]))
     said = f"{who}{name}: {text}" if text else f"{who}{name}"
     return Failure("exception", rank, _sentence(said), where or _line_behind(report), name)
 
