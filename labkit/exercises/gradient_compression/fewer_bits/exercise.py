@@ -117,7 +117,8 @@ def _named(one: Compressed, largest: float, off: Tensor, half: float) -> str:
     scales = [part for part in one.parts if part.is_floating_point() and part.numel() == 1]
     if entry < largest and any(math.isclose(float(each) * 127, entry, rel_tol=1e-4) for each in scales):
         return "the largest entry, not the largest magnitude"
-    if bool(back.flatten()[top] * gradient.flatten()[top] < 0):
+    others = gradient.abs() < 0.99 * largest  # at 128 codes a magnitude, one step is less than a hundredth
+    if bool(back.flatten()[top] * gradient.flatten()[top] < 0) and bool((off <= 2 * half)[others].all()):
         return "one step too far"
     if any(float(each) * 127 < 0.999 * largest and _reaches(back, float(each) * 127) for each in scales):
         return "another scale"

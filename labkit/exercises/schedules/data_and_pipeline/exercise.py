@@ -260,7 +260,8 @@ EXERCISE = declared(
                 "The gradients are right to six digits: somewhere a number was a float32 tensor. Weigh with Python's "
                 "own numbers (item())."),
         Mistake(_NONE,
-                "Not every parameter has a gradient: one that is frozen or was not used has None. Leave it out.",
+                "Not all that you weigh is there. A parameter that is frozen or was not used has None for a gradient, "
+                "and a stage that is not the last has None for a loss: leave them out.",
                 seen=_no_gradient, certain=True),
         Mistake(_NO_LOSS,
                 "run_step returns a loss on the last stage alone, and None on the others: there is nothing to weigh "
