@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
+from labkit.cells import cell_name
 from labkit.checks.case import Failure, Wait
 from labkit.checks.exercise import Exercise
 from labkit.checks.from_timeline import waits_of
@@ -30,6 +32,9 @@ _NOT_IN_GROUP = re.compile(r"^Global rank (?P<rank>-?\d+) is not part of group\b
 _NO_PAIR = ("Pair is not connected", "Connect timeout", "invalid rank", "not connected")
 _SIZES = ("op.preamble.length", "Received data size doesn't match")
 _NOT_THEIRS = ("/labkit/", "/torch/", "/site-packages/", "<frozen ", "/lib/python3")
+_CALLBACK = re.compile(r"^Got the following error when running the callback: (?P<type>[A-Za-z_][\w.]*): ?(?P<text>.*)$")
+_AT = re.compile(r"^  (?P<path>.+)\((?P<line>\d+)\): (?P<function>.+)$", re.MULTILINE)
+"""How torch writes a frame of an error that a future's callback raised; the innermost comes first."""
 _MOST_LINES = 24
 
 
@@ -122,8 +127,12 @@ def failure_of_traceback(
     who = "" if rank is None else f"Rank {rank} raised " if exercise.distributed else "It raised "
     if name == "WireFormatError":
         return Failure("bad_result", rank, _sentence(f"What came back cannot be judged: {text}"), error=name)
-    where = learners_lines(report) or _line_behind(report)
-    return Failure("exception", rank, _sentence(f"{who}{name}: {text}"), where, name)
+    callback = _CALLBACK.match(text)
+    if callback:
+        name, text = callback["type"].rpartition(".")[2], f"{callback['text']}, in a callback of a future"
+    where = "\n".join(filter(None, [learners_lines(report), _callbacks_lines(report) if callback else ""]))
+    said = f"{who}{name}: {text}" if text else f"{who}{name}"
+    return Failure("exception", rank, _sentence(said), where or _line_behind(report), name)
 
 
 def _texts(function: Callable[..., Any]) -> Iterator[object]:
@@ -162,6 +171,19 @@ def learners_lines(report: str) -> str:
     return "\n".join(found[-_MOST_LINES:])
 
 
+def _callbacks_lines(report: str) -> str:
+    """Return the learner's frames of an error that a future's callback raised, as `learners_lines` has them."""
+    found = []
+    for frame in _AT.finditer(report.rpartition("\nAt:\n")[2]):
+        if any(part in frame["path"] for part in _NOT_THEIRS):
+            continue
+        code = linecache.getline(frame["path"], int(frame["line"])).strip()
+        name = cell_name(frame["path"]) or (frame["path"] if frame["path"].startswith("Cell In") else "")
+        cell = f"{name}, " if name else ""
+        found.append(f"{cell}line {frame['line']}, in {frame['function']}" + (f":  {code}" if code else ""))
+    return "\n".join(reversed(found))
+
+
 def _line_behind(report: str) -> str:
     """Return which line met the error where none of the learner's was running, as a sentence, or ""."""
     lines = report.splitlines()
@@ -172,7 +194,10 @@ def _line_behind(report: str) -> str:
     if "/labkit/" in frame["path"] and lines[at + 1].strip().startswith("raise "):
         return ""  # a driver's own error says itself what met what
     where = f"{frame['path'].rpartition('/')[2]}, in {frame['function']}:  {lines[at + 1].strip()}"
-    return f"None of your lines was running then. What they returned or left met this line of {where}"
+    met = "met this line of"
+    if "NoneType" in lines[-1]:
+        met = "is None, as where a return is missing, and met this line of"
+    return f"None of your lines was running then. What they returned or left {met} {where}"
 
 
 def _hang(error: RunTimeout, beyond: Collection[int], seconds: float | None) -> Failure:
@@ -182,7 +207,7 @@ def _hang(error: RunTimeout, beyond: Collection[int], seconds: float | None) -> 
     busy = [rank for rank in sorted(error.reports) if rank not in known and rank not in beyond]
     if waits and not busy:
         return Failure("deadlock", None, "A deadlock: every rank that is left waits.", "\n".join(lines), waits=waits)
-    lines += [f"rank {rank}: {_first_lines(error.reports[rank])}" for rank in busy]
+    lines += [_stand(rank, error.reports[rank]) for rank in busy]
     message = "It did not finish in time: an endless loop, or a message that never comes."
     if seconds is not None and not waits:
         took = f"It took more than {seconds:.0f} s, all that this run had"
@@ -196,6 +221,13 @@ def _wait_text(wait: Wait) -> str:
     if wait.peer < 0:  # a rank that is not there was refused before
         return f"{wait.operation} from any rank"
     return f"{wait.operation} {'to' if 'send' in wait.operation else 'from'} rank {wait.peer}"
+
+
+def _stand(rank: int, report: str) -> str:
+    """Return where a rank stands that waits for nobody: in the learner's lines where it is in one, outermost first."""
+    first, _, stack = report.strip().partition("\n")
+    own = learners_lines(stack)
+    return f"{first}, in\n{own}" if own and first.startswith("rank ") else f"rank {rank}: {_first_lines(report)}"
 
 
 def _first_lines(report: str) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case, Failure, Wait
+from labkit.checks.failures import failure_of
 from labkit.checks.hanging import all_alike, never_comes, waits_in
+from labkit.checks.rooms import find
 from labkit.checks.wire import Message, Wire
+from labkit.errors import RunTimeout
 from labkit.launch.reports import IN_NO_CALL
 
 _WAITING = "rank 1 waits in recv from rank 0\nrank 2 waits in recv from rank 1"
@@ -35,3 +38,16 @@ def test_ranks_that_all_wait_in_one_kind_of_call_are_told_that_the_other_end_is_
         "All of them wait in a receive"
     )
     assert all_alike(Failure("deadlock", None, "", waits=both)) == ""
+
+
+def test_a_rank_that_computes_for_ever_is_told_with_the_learner_s_lines() -> None:
+    report = (
+        f"rank 0 is {IN_NO_CALL}, it computes\n"
+        '  File "<cell 16>", line 47, in find_stuck\n    if not all(can(stage, record) for record in step):\n'
+        '  File "<cell 16>", line 47, in <genexpr>\n    if not all(can(stage, record) for record in step):'
+    )
+    failure = failure_of(RunTimeout("too late", reports={0: report}), find("find_deadlock"), {})
+    assert failure.detail.splitlines()[:2] == [
+        f"rank 0 is {IN_NO_CALL}, it computes, in",
+        "line 47, in find_stuck:  if not all(can(stage, record) for record in step):",
+    ]

@@ -6,6 +6,8 @@ import traceback
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from labkit.checks.case import Case
 from labkit.checks.failures import failure_of_traceback
 from labkit.checks.on_ranks.raised import line_in, raised
@@ -48,9 +50,35 @@ def test_an_error_outside_the_learner_s_lines_has_the_line_that_met_it() -> None
         report = _without_this_file(traceback.format_exc())
     failure = failure_of_traceback(report, 1, find("ring_sum"), {})
     assert failure.detail == (
-        "None of your lines was running then. What they returned or left met this line of contextlib.py, in "
-        "__enter__:  return next(self.gen)"
+        "None of your lines was running then. What they returned or left is None, as where a return is missing, and "
+        "met this line of contextlib.py, in __enter__:  return next(self.gen)"
     )
+
+
+def test_an_error_in_a_future_s_callback_has_the_learner_s_line_and_its_own_type() -> None:
+    names: dict[str, Any] = {}
+    run_cell("def add_up(_):\n    parts = (1,)\n    first, second = parts\n", names)
+    done: Any = torch.futures.Future()
+    done.set_result(1)
+    try:
+        done.then(names["add_up"]).wait()
+    except RuntimeError:
+        report = _without_this_file(traceback.format_exc())
+    failure = failure_of_traceback(report, 0, find("ring_sum"), {})
+    assert failure.error == "ValueError"
+    assert failure.message == (
+        "Rank 0 raised ValueError: not enough values to unpack (expected 2, got 1), in a callback of a future."
+    )
+    assert failure.detail.endswith("line 3, in add_up:  first, second = parts")
+
+
+def test_none_that_a_line_of_others_met_is_told_as_a_return_that_may_be_missing() -> None:
+    report = (
+        'Traceback (most recent call last):\n  File "/x/labkit/exercises/a/driver.py", line 9, in drive\n'
+        "    start_gather(shards, whole)()\nTypeError: 'NoneType' object is not callable\n"
+    )
+    failure = failure_of_traceback(report, 0, find("ring_sum"), {})
+    assert "What they returned or left is None, as where a return is missing, and met" in failure.detail
 
 
 def _without_this_file(report: str) -> str:

@@ -142,8 +142,18 @@ CHANGED = Mistake("gradient changed",
                   "compress changed the caller's gradient: an operation in place (a name that ends in _, or +=) works "
                   "on the tensor itself. It may be DDP's own buffer.")  # fmt: skip
 NOTHING_BACK = Mistake(NOTHING, "decompress must return the gradient: print shows a value, return hands it back.")
+
+
+def _of_other_dtype(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether entries of one float type were written among those of another."""
+    whole = any(f"{kind} for the source" in got.message for kind in _WHOLE) if isinstance(got, Failure) else True
+    return not whole and "source and destination dtypes match" in getattr(got, "message", "")
+
+
+_WHOLE = ("Int", "Long", "Short")
+"""Whole numbers, in torch's words for dtypes that do not fit: places, where entries belong."""
 OTHER_DTYPE = Mistake(WRONG_DTYPE, "decompress must return the gradient's dtype: packet.dtype.",
-                      says=("source and destination dtypes match",), certain=True)  # fmt: skip
+                      seen=_of_other_dtype, certain=True)  # fmt: skip
 OTHER_SHAPE = Mistake(WRONG_SHAPE, "decompress must return the gradient's shape: .view(packet.shape).")
 GAPS = Mistake("taken for contiguous",
                "The gradient is not contiguous, and .view cannot make it flat: .flatten() and .reshape(-1) can.",

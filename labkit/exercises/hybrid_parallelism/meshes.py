@@ -11,6 +11,8 @@ from labkit.checks.values import listed
 
 Sizes = dict[str, int]
 AXES = ("data", "shard", "pipeline", "tensor")
+WEIGHT = 0.5
+"""Every number of the parameters that a driver hands over: not 0, which many mistakes give."""
 
 
 def sizes_of(inputs: Values) -> Sizes:

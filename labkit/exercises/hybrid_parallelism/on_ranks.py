@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from labkit.checks.case import Values
 from labkit.checks.on_ranks.groups import group_among
 from labkit.checks.values import listed
-from labkit.exercises.hybrid_parallelism.meshes import along, ends, places, sizes_of
+from labkit.exercises.hybrid_parallelism.meshes import WEIGHT, along, ends, places, sizes_of
 from labkit.plans.mesh_weights import Weight
 
 
@@ -41,7 +41,7 @@ def weights_of(inputs: Values) -> list[Weight]:
     """Return the weights of a case, with their gradients where it has any."""
     made = []
     for each in listed(inputs, "weights"):
-        parameter = nn.Parameter(torch.zeros(each["shape"], dtype=torch.float64))
+        parameter = nn.Parameter(torch.full(each["shape"], WEIGHT, dtype=torch.float64))
         parameter.grad = None if each.get("gradient") is None else each["gradient"].clone()
         made.append(Weight(parameter, each["tensor"], each["tied"]))
     return made

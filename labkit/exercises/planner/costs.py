@@ -173,7 +173,8 @@ def step_seconds(
         plan: How it is split.
         fill: "none", "alike", "share", "mean", "one more" (microbatch), "one less", "layers" (without the head's own
             pass), "forward" (the bubble's alone), "p" (stages fill it, not p - 1), "first" (the first
-            stage sets the pace) or "sum" (no overlap) in place of a bubble that is right.
+            stage sets the pace), "head alone" (which is all of the last stage) or "sum" (no overlap) in place of a
+            bubble that is right.
         head: Whether the last stage has it.
         hops: Messages to the next stage and back that nothing hides, for each stage but one.
         gradients: Whether what is left of them counts.
@@ -190,7 +191,7 @@ def step_seconds(
     layer = {"forward": forward, "backward": backward}.get(passes, forward + backward)
     stages = [layers * layer] * plan.pipeline
     head_takes = {"forward": of_head[0], "backward": of_head[1]}.get(head_pass, sum(of_head))
-    stages[-1] += head_takes if head and head_pass != "once" else 0.0
+    stages[-1] = (0.0 if fill == "head alone" else stages[-1]) + (head_takes if head and head_pass != "once" else 0.0)
     of_batch = {"batch": job.batch // plan.microbatch, "sequences": job.batch // plan.data}
     count = of_batch.get(counts, plan.num_microbatches(job))
     slowest, p = max(stages), plan.pipeline

@@ -101,3 +101,8 @@ changed("a tuple for a packet", "no packet", (TOPK, "return flat[places], places
 changed(
     "counts to one", "the same places in every call", ("        self.num_calls += 1\n", "        self.num_calls = 1\n")
 )
+changed(
+    "packs the places first",
+    "places for values",
+    ("(flat[places], places.to(torch.int32))", "(places.to(torch.int32), flat[places])"),
+)

@@ -117,14 +117,20 @@ def _named(one: Compressed, largest: float, off: Tensor, half: float) -> str:
     scales = [part for part in one.parts if part.is_floating_point() and part.numel() == 1]
     if entry < largest and any(math.isclose(float(each) * 127, entry, rel_tol=1e-4) for each in scales):
         return "the largest entry, not the largest magnitude"
-    if bool(back.flatten()[top] * gradient.flatten()[top] < 0):
+    others = gradient.abs() < 0.99 * largest  # at 128 codes a magnitude, one step is less than a hundredth
+    if bool(back.flatten()[top] * gradient.flatten()[top] < 0) and bool((off <= 2 * half)[others].all()):
         return "one step too far"
+    if any(float(each) * 127 < 0.999 * largest and _reaches(back, float(each) * 127) for each in scales):
+        return "another scale"
     if _ends_too_early(back, gradient, torch.full_like(gradient, half)):
         return _CUT
     if _codes_alone(back, largest):
         return "scale forgotten"
     if bool((off <= 2 * half).all()) and bool((back.abs() <= gradient.abs() + half * 0.01).all()):
         return "cut off instead of rounded"
+    above = bool((back >= gradient - half * 0.01).all())
+    if bool((off <= 2 * half).all()) and (above or bool((back <= gradient + half * 0.01).all())):
+        return "rounded to one side"
     if scales and largest < _SMALL and float(scales[0]) > 1.01 * largest / 127:
         return "the scale of a small gradient is too large"
     if scales and not math.isclose(float(scales[0]), largest / 127, rel_tol=1e-4):
@@ -141,6 +147,11 @@ def _ends_too_early(back: Tensor, right: Tensor, allowed: Tensor) -> bool:
     off = (mine - right.double()).abs() > allowed
     beyond = ((mine == mine.max()) & (right > mine)) | ((mine == mine.min()) & (right < mine))
     return not bool(off.all()) and bool(beyond[off].all())
+
+
+def _reaches(back: Tensor, most: float) -> bool:
+    """Return whether this is the largest magnitude that came back."""
+    return math.isclose(float(back.abs().max()), most, rel_tol=1e-3)
 
 
 def _codes_alone(back: Tensor, largest: float) -> bool:
@@ -180,6 +191,9 @@ EXERCISE = declared(
         Mistake("cut off instead of rounded",
                 ".to(torch.int8) truncates: .round() first. Truncation makes every magnitude too small, always in "
                 "the same direction."),
+        Mistake("rounded to one side",
+                "No entry came back above its own value, or none below it: floor() or ceil() where .round() belongs, "
+                "which takes the nearest whole number."),
         Mistake("one step too far",
                 "The largest entry came back with the other sign: 128 does not fit into int8 and becomes -128. The "
                 "scale is the largest magnitude over 127."),

@@ -68,3 +68,7 @@ changed("another number of levels", "another scale", (".max() / 127)", ".max() /
 changed("clamps codes at 0", "clamped too early", (".clamp(-127, 127)", ".clamp(0, 127)"))
 changed("clamps codes at 64", "clamped too early", (".clamp(-127, 127)", ".clamp(-127, 64)"))
 changed("clamps what is cast at 0", "clamped too early", ("clamp(-largest, largest)", "clamp(0, largest)"))
+changed("rounds down", "rounded to one side", ("(gradient / scale).round()", "(gradient / scale).floor()"))
+changed("rounds up", "rounded to one side", ("(gradient / scale).round()", "(gradient / scale).ceil()"))
+changed("the smallest magnitude over 127", "another scale", (".abs().max() / 127", ".abs().min() / 127"))
+changed("swaps the ends of the clamp", "codes of another scale", (".clamp(-127, 127)", ".clamp(127, -127)"))

@@ -16,7 +16,7 @@ from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import NOTHING, WRONG_LENGTH, WRONG_SHAPE
 from labkit.checks.values import integer, listed, tensor
 from labkit.exercises.hybrid_parallelism.combine_gradients.driver import drive
-from labkit.exercises.hybrid_parallelism.meshes import along, ends, of_rank
+from labkit.exercises.hybrid_parallelism.meshes import WEIGHT, along, ends, of_rank
 from labkit.exercises.hybrid_parallelism.stages import (
     REPLICAS,
     combined,
@@ -106,6 +106,15 @@ def _never_summed(case: Case, rank: int) -> list[Tensor]:
     return [shard(each * (own / everybody), sizes, place) for each in gradients]
 
 
+def _parameters(case: Case, rank: int) -> list[Tensor]:
+    """Return what comes of taking the parameters for their gradients."""
+    inputs: list[Values] = []
+    for each in case.inputs:
+        weights = [{**one, "gradient": torch.full_like(one["gradient"], WEIGHT)} for one in listed(each, "weights")]
+        inputs.append({**each, "weights": weights})
+    return combined(replace(case, inputs=tuple(inputs)), rank)
+
+
 def _over_everybody(case: Case, rank: int) -> list[Tensor] | None:
     """Return what comes of all-reduces without group=, where every rank has the same weights.
 
@@ -156,6 +165,8 @@ EXERCISE = declared(
                "{which}: {got}.", same=same_shards, shown=first_wrong),
     ),
     mistakes=(
+        Mistake("parameters for gradients",
+                "You combine the parameters. A gradient is in weight.parameter.grad.", _way(_parameters)),
         Mistake("all ends summed",
                 "The first and the last stage hold different layers: only a weight that is tied is the same on both. "
                 "Sum over mesh.ends where weight.tied, and nothing else.", _as(every_end=True)),

@@ -67,3 +67,4 @@ changed("no sum", "never summed", ("dist.all_reduce(gradient, group=group)", "pa
 changed("adds the weight", "added, not multiplied", ("grad * (num_targets", "grad + (num_targets"))
 changed("takes the weight off", "added, not multiplied", ("grad * (num_targets", "grad - (num_targets"))
 changed("sums at both ends", "all ends summed", (TIED, TIED.replace("weight.tied and ", "")))
+WRONG.changed("takes the weights", "parameters for gradients", ("weight.parameter.grad *", "weight.parameter.data *"))

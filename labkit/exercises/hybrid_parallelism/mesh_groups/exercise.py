@@ -109,6 +109,10 @@ def _first_axis(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> lis
     return along(rank, sizes, axes[:1])
 
 
+def _everybody(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[int]:
+    return list(range(len(places(sizes))))
+
+
 def _as_if(key: str, ranks_along: object, placed: object = places) -> object:
     def way(case: Case, rank: int) -> object:
         inputs = case.inputs[rank]
@@ -177,6 +181,8 @@ EXERCISE = declared(
         Mistake("one axis of several",
                 "ranks_along takes several axes: all of their places may differ.", _in_groups(_first_axis),  # type: ignore[arg-type]
                 says=("too many values to unpack", "not enough values to unpack")),
+        Mistake("everybody", "You list all ranks of the mesh. Keep those with this rank's place on every other axis.",
+                _in_groups(_everybody)),  # type: ignore[arg-type]
         Mistake("without itself", "A rank is in its own groups: leave it in the list.", _in_groups(_others),  # type: ignore[arg-type]
                 seen=_elsewhere),
         Mistake("not ascending", "Ranks are listed in ascending order.", {"along": _descending}),

@@ -88,3 +88,5 @@ changed(
     "asks for other places", "without itself",
     (LISTED, LISTED.replace("==", "!=")), ("        ranks = ranks_along(rank, sizes, *axes)\n", ALONG),
 )  # fmt: skip
+changed("compares no place", "everybody",
+        (" if all(coordinates(r, sizes)[axis] == mine[axis] for axis in others)]", "]"))  # fmt: skip

@@ -54,6 +54,14 @@ def _not_added_up(computing: Sequence[float], takes: Sequence[float]) -> float:
     return done - computing[-1]
 
 
+def _backwards(computing: Sequence[float], takes: Sequence[float]) -> float:
+    now = done = 0.0
+    for computed, travels in zip(computing, takes, strict=True):
+        now -= computed
+        done = max(now, done) + travels
+    return done - now
+
+
 def _all_but_the_last(computing: Sequence[float], takes: Sequence[float]) -> float:
     return sum(max(0.0, each - hides) for each, hides in zip(takes, computing[1:], strict=False))
 
@@ -104,6 +112,8 @@ MISTAKES = (
             "Less than nothing cannot travel after backward: a bucket is through only after it was ready, and then "
             "backward had already computed all before it. No layer hides more of a bucket than there is.",
             seen=_negative),
+    Mistake("always nothing", "You return 0 whatever is given, and the last bucket is never hidden: subtract when all "
+            "was computed from when the last bucket is through.", {"buckets": _way(lambda computing, takes: 0.0)}),
     Mistake("lists swapped", "You take one list for the other: computing is what makes a bucket ready, takes is how "
             "long it travels.", {"buckets": (
                 _way(lambda computing, takes: costs.exposed_seconds(takes, computing)),
@@ -112,6 +122,8 @@ MISTAKES = (
             )}),
     Mistake("computing not added up", "Backward's parts run one after the other: a bucket is ready after all that is "
             "computed up to it.", {"buckets": _way(_not_added_up)}),
+    Mistake("time runs backwards", "What is computed is taken off the time: each part comes after the one before, so "
+            "the time grows by it.", {"buckets": _way(_backwards)}),
     Mistake("how long is computed", "That is how long is computed in all, and not how long buckets travel after it.",
             {"buckets": _way(lambda computing, takes: sum(computing))}),
     Mistake("the end, not the rest", "Return how long buckets travel *after* all is computed: subtract that time.",

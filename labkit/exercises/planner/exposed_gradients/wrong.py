@@ -59,3 +59,5 @@ changed("forgets what was computed before", "computing not added up", ("now += c
 changed("returns the wrong end", "how long is computed", (REST, "    return now\n"))
 WRONG.changed("returns in the loop", "the first bucket alone", ("    return done - now", "        return done - now"))
 changed("subtracts one backward", "the last backward alone subtracted", ("done - now", "done - computed"))
+WRONG.changed("subtracts the end from itself", "always nothing", ("done - now", "done - done"))
+WRONG.changed("takes what is computed off", "time runs backwards", ("now += computed", "now -= computed"))

@@ -86,6 +86,8 @@ MISTAKES = (
             {"seconds": _way(hops=0.0)}),
     Mistake("one way", "Activations go forward, their gradients come back: two messages for each stage but one.",
             {"seconds": _way(hops=1.0)}),
+    Mistake("the head for the last stage", "The last stage has its layers and the head: add the head's passes, +=.",
+            {"seconds": (_way(fill="head alone"), _way(fill="head alone", hops=0.0))}),
     Mistake("no bubble", "The pipeline fills and drains once a step: every stage is taken once, the slowest one for "
             "each microbatch but one.", {"seconds": (_way(fill="none"), _way(fill="none", hops=0.0))}),
     Mistake("a share of the work",

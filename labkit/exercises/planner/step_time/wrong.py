@@ -96,3 +96,4 @@ changed("a hop for each stage", "a hop too many", (HOPS, HOPS.replace("(p - 1)",
 changed("one hop", "one hop there and back", (HOPS, HOPS.replace("(p - 1) * ", "")))
 changed("both ways twice", "both ways twice", (HOPS, HOPS.replace("2 * ", "4 * ")))
 changed("hops by p", "one hop there and back", (HOPS, HOPS.replace("2 * (p - 1)", "4 * (p - 1) / p")))
+WRONG.changed("the head in place of the layers", "the head for the last stage", ("stages[-1] +=", "stages[-1] ="))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.as_if import Way, as_if
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
@@ -133,6 +133,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             )
         if _apart(cast("Tensor | None", mine), cast("Tensor | None", loss)):
             text = f"The gradients are right. The loss that rank {rank} returns is not the mean over all samples."
+            if mine is None:
+                yield Finding(
+                    _NOT_RETURNED, f"The gradients are right. Rank {rank} returns no loss.", _begin(loss), "None"
+                )
             yield Finding(_ONE_LOSS, text, _begin(loss), _begin(mine), rank)
 
 
@@ -159,7 +163,29 @@ def _of_gradients(case: Case, rank: int, came: Gradients) -> str:
     def close(one: Gradients, other: Gradients) -> bool:
         return not any(_apart(one.get(name), other[name], 1e-6) for name in other)
 
+    own = _summed(case, [rank], lambda own, everybody, pipelines: 1.0)[0]
+    right = _summed(case, column, _right)[0]
+    off = [name for name in right if _apart(came.get(name), right[name])]
+    if 0 < len(off) < sum(each is not None for each in right.values()) and not any(
+        _apart(came.get(name), own[name]) for name in off
+    ):
+        return _SOME
     return _FLOAT32 if close(came, _summed(case, column, _right)[0]) else as_if(came, ways, close)
+
+
+def _on_none(got: Got) -> str:
+    """Return the line of the learner's on which None was used as a tensor, or ""."""
+    if not isinstance(got, Failure) or "NoneType" not in got.message:
+        return ""
+    return got.detail.rpartition("\n")[2]
+
+
+def _loss_is_none(case: Case, got: Got, wire: Wire) -> bool:
+    return "loss" in _on_none(got)
+
+
+def _no_gradient(case: Case, got: Got, wire: Wire) -> bool:
+    return bool(_on_none(got)) and not _loss_is_none(case, got, wire)
 
 
 def _everybody(case: Case) -> int:
@@ -181,6 +207,7 @@ _RUNS, _MOVED, _LOSS_EVERYWHERE, _ONE_LOSS, _NO_SUM, _UNWEIGHED = (
     "the schedule does not run once", "parameters changed", "a loss on every stage", "the loss of one pipeline",
     "no sum over the column", "summed, not weighed",
 )  # fmt: skip
+_NO_LOSS, _SOME, _NOT_RETURNED = "no loss on this stage", "some gradients left as they were", "the loss not returned"
 _UPSIDE_DOWN = "weighed upside down"
 _ALIKE, _BY_SAMPLES, _NO_ROW, _AXIS, _ALL, _FLOAT32, _NONE = (
     "mean over the pipelines", "times the samples", "weighed, not summed", "the wrong axis", "summed over all ranks",
@@ -233,7 +260,15 @@ EXERCISE = declared(
                 "The gradients are right to six digits: somewhere a number was a float32 tensor. Weigh with Python's "
                 "own numbers (item())."),
         Mistake(_NONE,
-                "Not every parameter has a gradient: one that is frozen or was not used has None. Leave it out.",
-                says=("NoneType",), certain=True),
+                "Not all that you weigh is there. A parameter that is frozen or was not used has None for a gradient, "
+                "and a stage that is not the last has None for a loss: leave them out.",
+                seen=_no_gradient, certain=True),
+        Mistake(_NO_LOSS,
+                "run_step returns a loss on the last stage alone, and None on the others: there is nothing to weigh "
+                "there, and hybrid_step returns None.", seen=_loss_is_none, certain=True),
+        Mistake(_SOME,
+                "Some gradients are right, and these are as run_step left them. Weigh and sum every gradient that is "
+                "there: does a loop end after its first round?"),
+        Mistake(_NOT_RETURNED, "The last stage has the loss: return it."),
     ),
 )  # fmt: skip

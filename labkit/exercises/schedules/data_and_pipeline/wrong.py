@@ -41,3 +41,11 @@ WRONG.changed(
     "everybody over its own", "weighed upside down",
     ("share = num_samples / everybody.item()", "share = everybody.item() / num_samples"),
 )  # fmt: skip
+WRONG.changed("weighs a loss that is not there", "no loss on this stage", ("tensor *= share", "tensor *= loss"))
+WRONG.changed("ends after the first", "some gradients left as they were", (SUM, SUM + "        break\n"))
+WRONG.changed("keeps the loss", "the loss not returned", ("    return loss\n", "    return None\n"))
+WRONG.changed(
+    "weighs the loss where there is none",
+    "a parameter without a gradient",
+    ("[] if loss is None", "[] if loss is not None"),
+)

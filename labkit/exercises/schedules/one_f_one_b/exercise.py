@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from labkit.checks.declared import Mistake, declared
@@ -22,11 +23,13 @@ from labkit.exercises.stages.orders import (
     stands_still,
     wrong_work,
 )
+from labkit.words import plural
 
 _MIXED, _GPIPE, _UNLIMITED, _LONG, _SHORT, _SAME, _OTHER_END, _DRAIN = (
     "microbatches out of order", "that is GPipe", "warm-up not limited", "warm-up one too long",
     "warm-up one too short", "the same warm-up everywhere", "the warm-up of the other end", "cool-down forgotten",
 )  # fmt: skip
+_ANOTHER = "a warm-up of another length"
 _BEYOND = "a forward with every backward"
 
 
@@ -42,10 +45,13 @@ def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
     schedule = played(orders)
     leads = [leading(order) for order in orders]
     name = _of_warm_up(leads, num_stages, count)
+    begins = _first_other(leads, num_stages, count) if name == _ANOTHER else ""
     for each in stands_still(schedule):
-        yield Finding(name or each.mistake, each.message)
-    yield from holds_more(schedule, lambda stage: min(num_stages - stage, count), name)
-    yield from late(schedule.makespan, 3 * (count + num_stages - 1), name)
+        yield Finding(name or each.mistake, each.message + begins)
+    for each in holds_more(schedule, lambda stage: min(num_stages - stage, count), name):
+        yield replace(each, message=each.message + begins)
+    for each in late(schedule.makespan, 3 * (count + num_stages - 1), name):
+        yield replace(each, message=each.message + begins)
 
 
 def _of_form(found: Finding, orders: list[Any], count: int) -> str:
@@ -77,7 +83,15 @@ def _of_warm_up(leads: list[int], num_stages: int, count: int) -> str:
     for name, ahead in ways.items():
         if leads == would_be(ahead):
             return name
-    return _SAME if num_stages > 1 and len(set(leads)) == 1 else ""
+    return _SAME if num_stages > 1 and len(set(leads)) == 1 else _ANOTHER
+
+
+def _first_other(leads: list[int], num_stages: int, count: int) -> str:
+    """Return which stage is the first with another warm-up than 1F1B's, as a sentence that begins with a space."""
+    right = [min(num_stages - stage, count) for stage in range(num_stages)]
+    stage = next(stage for stage, (came, wanted) in enumerate(zip(leads, right, strict=True)) if came != wanted)
+    ahead = plural(leads[stage], "forward")
+    return f" Stage {stage} runs {ahead} before its first backward; in 1F1B it is {right[stage]}."
 
 
 EXERCISE = declared(
@@ -127,6 +141,7 @@ EXERCISE = declared(
                 "arrives."),
         Mistake(_OTHER_END,
                 "The number of first forwards grows with the stage's number: it must shrink; the last stage has one."),
+        Mistake(_ANOTHER, "Stage s begins with P - s forwards, or with all M where there are fewer."),
         Mistake(_DRAIN,
                 "The backwards of the last microbatches are missing: as many as are still held come at the end."),
     ),

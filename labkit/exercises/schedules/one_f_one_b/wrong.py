@@ -36,3 +36,4 @@ WRONG.changed(
     "a forward with every backward",
     ("if microbatch + ahead < num_microbatches:", "if microbatch < num_microbatches:"),
 )
+WRONG.changed("adds the stage", "a warm-up of another length", ("num_stages - stage, ", "num_stages + stage, "))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 from torch import Tensor
 
 from labkit.checks.blame import HANGS
-from labkit.checks.case import Case, Got, Values
+from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.declared import Mistake, declared, flag_result
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
@@ -66,6 +67,13 @@ def _unsharded(case: Case, rank: int) -> list[dict[str, Tensor]] | None:
     return alone(case, unsharded=rank) if "beside" in case.inputs[rank] else None
 
 
+def _as_a_list(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether what may be an iterator was taken for a list; a name between quotes is no place in it."""
+    if not isinstance(got, Failure) or re.search(r"\w\[['\"]", got.detail.rpartition("\n")[2]):
+        return False
+    return "subscriptable" in got.message or "has no len()" in got.message
+
+
 EXERCISE = declared(
     id="sharded_optimizer",
     functions=("ShardedOptimizer",),
@@ -112,7 +120,7 @@ EXERCISE = declared(
                 "after the update.", says=HANGS, seen=_own_only),
         Mistake("params read as a list",
                 "params may be an iterator, as model.parameters() is, which has no first element and can be read "
-                "once: begin with params = list(params).", says=("subscriptable", "has no len()"), certain=True),
+                "once: begin with params = list(params).", seen=_as_a_list, certain=True),
         Mistake(EVERYTHING,
                 "This rank keeps the state of all elements. Give optimizer_cls the shards, not the parameters.",
                 {"steps": _unsharded}),

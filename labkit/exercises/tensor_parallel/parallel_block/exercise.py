@@ -176,6 +176,8 @@ EXERCISE = declared(
                 {"out": partial(other_biases, count=lambda n: n)}),
         Mistake("no bias", "The second layer's bias is missing in the result.",
                 {"out": partial(other_biases, count=lambda n: 0)}),
+        Mistake("bias taken off", "The second layer's bias is subtracted: add it.",
+                {"out": partial(other_biases, count=lambda n: -1)}),
         Mistake("no bias in the first layer", "The first layer's bias is missing: this rank's entries belong in it.",
                 {"out": partial(put_together, how="no bias")}),
         Mistake("group ignored",

@@ -210,3 +210,4 @@ class ParallelAttention(ParallelAttention):
         return leave(mixed.reshape(batch, tokens, -1) @ self.out.T, self.group) + self.bias
 """,
 )
+changed("subtracts the bias", "bias taken off", (BIAS, BIAS.replace("+", "-")))

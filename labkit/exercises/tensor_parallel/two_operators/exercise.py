@@ -126,6 +126,10 @@ EXERCISE = declared(
         Mistake("a gradient for each argument",
                 "backward returns one gradient for each argument of forward: None for the group.",
                 says=("incorrect number of gradients",)),
+        Mistake("gradients in another order",
+                "backward returned a gradient at the place of the group. Gradients stand in the order of forward's "
+                "arguments: that of x first, then None for the group.",
+                says=("returned a gradient different than None at position 2",)),
         Mistake("not summed", "`leave` returns this rank's own x: all-reduce it in forward.", {"leave.out": _own("x")}),
         Mistake("summed on one rank",
                 "dist.reduce gives the sum to one rank. Here every rank of the group needs it: dist.all_reduce.",

@@ -136,8 +136,11 @@ def _problem(steps: list[int], loads: list[Any], place: int, right: list[int]) -
     for rank, row in enumerate(rows):
         state, mine = row[place + 1], part(int(came[0]), rank)["weight"].tolist()
         if repr(state) != repr(mine):
-            name = _RANK_0 if rank and repr(state) == repr(part(int(came[0]), 0)["weight"].tolist()) else _OTHER
-            return name, str(mine), f"At step {came[0]}, rank {rank} loaded {state!s:.80}, expected {mine}."
+            said = f"At step {came[0]}, rank {rank} loaded {state!s:.80}, expected {mine}."
+            others = [part(int(came[0]), other)["weight"].tolist() for other in range(len(rows))]
+            whose = next((other for other, theirs in enumerate(others) if repr(theirs) == repr(state)), None)
+            name = _OTHER if whose is None else _RANK_0 if whose == 0 else _SHARED
+            return name, str(mine), said if whose is None else f"{said} It is what rank {whose} saved."
     return None
 
 
@@ -174,6 +177,7 @@ _OWN, _LOST, _RANK_0, _OTHER, _BARRIER, _AGAIN, _RAISES, _UNSYNCED, _IN_THE_WAY,
     "a call that some never make", "a crash in mid-checkpoint for ever", "what is not everywhere",
     "contents not synced", "in each other's way", "step 0 taken for none", "not found again",
 )  # fmt: skip
+_SHARED = "one file for several ranks"
 
 EXERCISE = declared(
     id="together",
@@ -195,6 +199,9 @@ EXERCISE = declared(
         Mistake(_ZERO, "A run may save at step 0. Let a number that is no step stand for none: -1."),
         Mistake(_NOT_FOUND, "No power failed, so all files are as save_together left them, and load_together returns "
                 "None. Is each rank's state saved at all, does it look where they are, and when does it return None?"),
+        Mistake(_SHARED,
+                "Two ranks wrote the same file, and the last one's is left. Every rank saves under a name of its own. "
+                "Mind the order of a path: what stands left of an absolute one is lost in 'rank-0' / folder."),
         Mistake(_OTHER, "A rank loaded a state that it has not saved at this step."),
         Mistake(_BARRIER,
                 "Some ranks found a checkpoint and others did not, and only some of them made the call. Whatever the "

@@ -67,7 +67,7 @@ def load_together(folder):
 )  # fmt: skip
 WRONG.wrong(
     "one file for all",
-    "another state",
+    "one file for several ranks",
     """def save_together(folder, step, state):
     for turn in range(dist.get_world_size()):
         if turn == dist.get_rank():
@@ -162,3 +162,8 @@ def load_together(folder):
 changed("saves nothing", "not found again", ("    save_checkpoint(mine, step, state)\n", ""))
 changed("takes every step for none", "not found again", ("None if newest < 0", "None if newest > 0"))
 WRONG.changed("1 stands for none", "step 0 taken for none", ("torch.tensor(-1 if", "torch.tensor(1 if"))
+BEHIND = '    mine = f"rank-{dist.get_rank()}" / folder\n'
+changed("the folder right of the name", "one file for several ranks",
+        (MINE + "    mine.mkdir", BEHIND + "    mine.mkdir"), (MINE + "    found", BEHIND + "    found"))  # fmt: skip
+changed("saves another tensor", "another state",
+        ("mine, step, state)", 'mine, step, {"weight": state["weight"] + 1})'))  # fmt: skip
