@@ -97,7 +97,7 @@ def left_out(within: ast.stmt) -> Iterator[Change]:
     for node, field, body in _bodies(within):
         for at, each in enumerate(body):
             if not isinstance(each, _STAYS) and not is_text(each):
-                yield Change("without {where}", each.lineno, within, node, field, _in_list(body, at))
+                yield Change("without the statement in {where}", each.lineno, within, node, field, _in_list(body, at))
 
 
 def returned(within: ast.stmt) -> Iterator[Change]:

@@ -23,6 +23,7 @@ from typing import Any
 from labkit.checks.case import Failure
 from labkit.checks.exercise import Exercise
 from labkit.checks.outcome import CaseOutcome
+from labkit.checks.par import is_bound
 from labkit.checks.undoing.source import texts_of
 from labkit.checks.undoing.trials import try_changes
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
@@ -89,7 +90,8 @@ def _sentences(found: list[str], exercise: Exercise) -> str:
     if not found:
         return ""
     count = len(exercise.visible)
-    cases = f"all {count} cases pass" if count > 1 else "the case passes"
+    more = exercise.sweep is not None or (exercise.par is not None and is_bound(exercise.par))
+    cases = f"{'the first' if more else 'all'} {count} cases pass" if count > 1 else "the case passes"
     they = "They also pass" if count > 1 else "It also passes"
     tried = "Tried on virtual ranks, one change" if exercise.distributed else "One change"
     return " ".join([f"{tried} is enough: {cases} {found[0]}.", *(f"{they} {each}." for each in found[1:])])

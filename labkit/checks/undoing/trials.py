@@ -35,7 +35,7 @@ from labkit.errors import RunError
 from labkit.launch.worker import seed_all
 from labkit.worlds import run
 
-if sys.platform != "win32":
+if sys.platform == "linux":
     import resource
 
 Functions = Mapping[str, Callable[..., Any]]
