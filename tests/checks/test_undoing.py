@@ -221,10 +221,10 @@ def test_the_same_failure_is_looked_into_once(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.in_turn
 def test_a_text_that_is_not_the_function_s_any_more_is_not_changed() -> None:
     exercise, names = find("exposed_gradients"), {"__name__": "__main__"}
-    run_cell(RIGHT.replace("return done - now", "return done + now"), names)
+    run_cell(RIGHT.replace("return done - now", "return done - now + 1.0"), names)
     functions: Mapping[str, Any] = functions_for(exercise, names)
     file = functions["exposed_seconds"].__code__.co_filename
-    text = RIGHT.replace("return done - now", "return done * now")
+    text = RIGHT.replace("return done - now", "return done - now + 2.0")
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     outcome = CaseOutcome(exercise.visible[0], Verdict(False, "It differs."), got=())
     assert told.undone(exercise, outcome, functions) == ""

@@ -1,6 +1,7 @@
 """Where a program's syntax tree can be changed: one new value for one field of one node, put there and taken back.
 
-The tree is never copied. Types, decorators, docstrings, what is raised, imported or put into text stay as they are.
+The tree is never copied. Types, defaults, decorators and docstrings stay as they are, and so does what is raised,
+imported or put into text.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _NOT_ENTERED = (ast.Raise, ast.Import, ast.ImportFrom, ast.JoinedStr, ast.Assert, ast.Global, ast.Nonlocal)
-_FIELDS_LEFT_OUT = frozenset({"annotation", "returns", "decorator_list", "bases", "keywords_of_class", "type_comment"})
+_FIELDS_LEFT_OUT = frozenset({"annotation", "returns", "decorator_list", "bases", "defaults", "kw_defaults"})
 
 
 @dataclass(frozen=True)

@@ -108,9 +108,7 @@ class Live:
         codes = _codes(tree, self.file)
         mine = [codes.get(_key(each.__code__)) for each in self._found.values()]
         own = [each.__code__ for each in self._found.values()]
-        return bool(own) and all(
-            new is not None and new.co_code == old.co_code for new, old in zip(mine, own, strict=True)
-        )
+        return bool(own) and all(new is not None and _same(new, old) for new, old in zip(mine, own, strict=True))
 
     @contextmanager
     def changed(self, within: ast.stmt) -> Iterator[None]:
@@ -140,6 +138,16 @@ class Live:
 
 def _key(code: CodeType) -> _Key:
     return code.co_qualname, code.co_firstlineno
+
+
+def _same(one: CodeType, other: CodeType) -> bool:
+    """Return whether two codes do the same, but for functions inside."""
+
+    def parts(code: CodeType) -> tuple[object, ...]:
+        plain = [repr(each) for each in code.co_consts if not isinstance(each, CodeType)]
+        return code.co_code, code.co_names, code.co_varnames, code.co_freevars, plain
+
+    return parts(one) == parts(other)
 
 
 def _codes(tree: Sequence[ast.stmt], file: str) -> dict[_Key, CodeType]:
