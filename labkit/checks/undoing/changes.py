@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from labkit.checks.undoing import expressions, statements
@@ -17,7 +18,7 @@ _Kind: TypeAlias = Callable[[Sequence[ast.stmt], Sequence[Place]], Iterator[Chan
 def changes(functions: Sequence[ast.stmt]) -> list[Change]:
     """Return the changes of functions and classes, in the order in which they are tried."""
     there = [place for each in functions for place in places(each, each)]
-    return [change for kind in _ORDER for change in kind(functions, there)][:MOST]
+    return list(islice((change for kind in _ORDER for change in kind(functions, there)), MOST))
 
 
 def _of_expressions(says: str, rule: expressions.Rule) -> _Kind:
