@@ -42,11 +42,11 @@ def nothing_kept_and_time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "SECONDS", 120.0)  # on a busy machine everything takes longer
 
 
-def _said(source: str, names: dict[str, Any] | None = None, case: int = 0, slug: str = "exposed_gradients") -> str:
-    """Return what is said of an answer that fails a case for a reason without a name."""
+def _said(source: str, names: dict[str, Any] | None = None, slug: str = "exposed_gradients", got: Any = ()) -> str:
+    """Return what is said of an answer that fails the first case for a reason without a name."""
     exercise, names = find(slug), {"__name__": "__main__"} if names is None else names
     run_cell(source, names)
-    outcome = CaseOutcome(exercise.visible[case], Verdict(False, "It differs."), got=())
+    outcome = CaseOutcome(exercise.visible[0], Verdict(False, "It differs."), got=got)
     return told.undone(exercise, outcome, functions_for(exercise, names))
 
 
@@ -150,6 +150,21 @@ def test_a_change_that_never_ends_is_given_up() -> None:
 
 
 @pytest.mark.in_turn
+def test_an_answer_that_never_ends_is_changed_without_waiting_for_it() -> None:
+    source = RIGHT.replace("    at, now", "    while takes is not None:\n        pass\n    at, now")
+    said = _said(source, got=Failure("timeout", 0, "It did not finish."))
+    assert (
+        said == "One change is enough: all 4 cases pass with another comparison in line 4, `while takes is not None:`."
+    )
+
+
+@pytest.mark.in_turn
+def test_of_an_answer_that_passes_on_virtual_ranks_nothing_is_told() -> None:
+    """What fails on a slow machine or on processes alone is no slip: every change that does no harm would be enough."""
+    assert _said(RIGHT) == _said(RIGHT, got=Failure("timeout", 0, "It did not finish.")) == ""
+
+
+@pytest.mark.in_turn
 def test_nothing_of_the_notebook_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__", "seen": []}
@@ -169,7 +184,7 @@ def test_a_slip_on_ranks_is_looked_for_on_virtual_ones() -> None:
     assert said.endswith(f"cases pass with another assignment in line {line}, `tensor -= incoming`.")
 
 
-def _finds_and_breaks(exercise_id: str, functions: object, texts: object, failed: int, file: str) -> None:
+def _finds_and_breaks(exercise_id: str, functions: object, texts: object, failed: int, ends: bool, file: str) -> None:
     Path(file).write_text('"with a change"\n', encoding="utf-8")
     raise RuntimeError(exercise_id)
 

@@ -24,7 +24,7 @@ from labkit.checks.case import Failure
 from labkit.checks.exercise import Exercise
 from labkit.checks.outcome import CaseOutcome
 from labkit.checks.par import is_bound
-from labkit.checks.undoing.source import texts_of
+from labkit.checks.undoing.source import Text, texts_of
 from labkit.checks.undoing.trials import try_changes
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
 from labkit.errors import LabkitError
@@ -54,7 +54,7 @@ def undone(exercise: Exercise, shown: CaseOutcome, functions: Mapping[str, Calla
     if key not in _told:
         if len(_told) >= _MOST_KEPT:
             _told.clear()
-        _told[key] = _sentences(_found(exercise, functions, texts, exercise.visible.index(shown.case)), exercise)
+        _told[key] = _sentences(_found(exercise, functions, texts, shown), exercise)
     return _told[key]
 
 
@@ -73,12 +73,16 @@ def _shows_its_line(verdict: Verdict, got: object) -> bool:
     return verdict.mistake == PLAIN_ERROR and isinstance(got, Failure) and got.detail.startswith("line ")
 
 
-def _found(exercise: Exercise, functions: Mapping[str, Callable[..., Any]], texts: list[Any], failed: int) -> list[str]:
+def _found(
+    exercise: Exercise, functions: Mapping[str, Callable[..., Any]], texts: list[Text], shown: CaseOutcome
+) -> list[str]:
+    failed = exercise.visible.index(shown.case)
+    ends = not isinstance(shown.got, Failure) or shown.got.kind != "timeout"
     with TemporaryDirectory(prefix="labkit-undone-") as folder:
         file = Path(folder, "found")
         try:
             run(
-                try_changes, exercise.id, functions, texts, failed, str(file),
+                try_changes, exercise.id, functions, texts, failed, ends, str(file),
                 on=local(1, device="cpu"), timeout=SECONDS, stall=None, init=False, echo=False,
             )  # fmt: skip
         except LabkitError:

@@ -45,6 +45,8 @@ _MORE = 50
 _SLOWEST_S = 1.0
 """An answer whose failing case takes longer, of the processor's time, leaves no time to try anything."""
 _LONGEST_S = 60.0
+_ENDLESS_S = 0.5
+"""How long a change of an answer that never ends may take."""
 _ROOM_BYTES = 4 << 30
 
 
@@ -52,7 +54,9 @@ class _TooLong(BaseException):
     """Raised in a trial whose time is up."""
 
 
-def try_changes(exercise_id: str, functions: Functions, texts: Sequence[Text], failed: int, file: str) -> None:
+def try_changes(
+    exercise_id: str, functions: Functions, texts: Sequence[Text], failed: int, ends: bool, file: str
+) -> None:
     """Write to a file, a line for each, which changes make every visible case pass: at most one of two lines each.
 
     Args:
@@ -60,6 +64,7 @@ def try_changes(exercise_id: str, functions: Functions, texts: Sequence[Text], f
         functions: The learner's functions, and the given names, by name.
         texts: What they say.
         failed: Which visible case failed: changes with which it still does are tried on no other.
+        ends: Whether it came to an end there; else no time is left for a second line.
         file: Where to write. What stands there when the time is up has been found.
     """
     _limit_memory()
@@ -68,11 +73,10 @@ def try_changes(exercise_id: str, functions: Functions, texts: Sequence[Text], f
     exercise = find(exercise_id)
     first = exercise.visible[failed]
     others = [each for each in exercise.visible if each is not first]
-    began, computed = time.monotonic(), time.process_time()
-    passes = _passes(exercise, functions, first, _LONGEST_S)
-    if passes or time.process_time() - computed > _SLOWEST_S:
-        return  # what made it fail is not there on virtual ranks, or takes too long
-    seconds = 0.3 + 3 * (time.monotonic() - began)
+    seconds = _seconds(exercise, functions, first, ends)
+    most = MOST_LINES if ends else 1
+    if seconds is None:
+        return
     lines: set[tuple[str, int]] = set()
     last = math.inf
     for number, (text, live, change) in enumerate(_all_changes(functions, texts)):
@@ -87,9 +91,18 @@ def try_changes(exercise_id: str, functions: Functions, texts: Sequence[Text], f
             where = f"line {change.line}, `{text.line(change.line)}`"
             with Path(file).open("a", encoding="utf-8") as found:
                 found.write(json.dumps(change.says.format(where=where)) + "\n")
-            if len(lines) == MOST_LINES:
+            if len(lines) == most:
                 return
             last = number + _MORE
+
+
+def _seconds(exercise: Exercise, functions: Functions, case: Case, ends: bool) -> float | None:
+    """Return how long a change may take in the case that failed; None where nothing is to be tried."""
+    began, computed = time.monotonic(), time.process_time()
+    passes = _passes(exercise, functions, case, _LONGEST_S if ends else _ENDLESS_S)
+    if passes or time.process_time() - computed > _SLOWEST_S:
+        return None  # what made it fail is not there on virtual ranks, or takes too long
+    return 0.3 + 3 * (time.monotonic() - began) if ends else _ENDLESS_S
 
 
 def _all_changes(functions: Functions, texts: Sequence[Text]) -> Iterator[tuple[Text, Live, Change]]:
