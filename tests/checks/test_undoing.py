@@ -20,6 +20,7 @@ from labkit.checks.undoing import told
 from labkit.checks.undoing.changes import MOST, changes
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
 from tests.checks.lesson_cells import answers, namespace, run_cell, slug_of
+from tests.linux import forks
 
 RIGHT = '''
 def exposed_seconds(computing, takes):
@@ -120,6 +121,7 @@ def test_types_texts_and_errors_are_left_alone_and_there_is_a_limit() -> None:
     assert len(changes(ast.parse(f"def answer(a, b, c):\n{many}\n").body)) == MOST
 
 
+@forks
 @pytest.mark.in_turn
 def test_the_line_and_the_kind_are_told_and_not_the_answer() -> None:
     said = _said(RIGHT.replace("max(now, done) + takes", "max(now, done) - takes"))
@@ -129,6 +131,7 @@ def test_the_line_and_the_kind_are_told_and_not_the_answer() -> None:
     assert "max(now, done) + takes" not in said
 
 
+@forks
 @pytest.mark.in_turn
 def test_two_lines_are_told_where_either_is_enough_and_they_are_the_same_every_time() -> None:
     source = RIGHT.replace("return done - now", "late = 1.0\n    return done - now + late * 1.0")
@@ -141,6 +144,7 @@ def test_two_lines_are_told_where_either_is_enough_and_they_are_the_same_every_t
     assert _said(source) == said
 
 
+@forks
 @pytest.mark.in_turn
 def test_a_change_that_never_ends_is_given_up() -> None:
     """`at += 1` with another operator never ends, and comes before the number that is wrong."""
@@ -149,6 +153,7 @@ def test_a_change_that_never_ends_is_given_up() -> None:
     assert "with another number in line 9, `return (done - now) * 3`" in said
 
 
+@forks
 @pytest.mark.in_turn
 def test_an_answer_that_never_ends_is_changed_without_waiting_for_it() -> None:
     source = RIGHT.replace("    at, now", "    while takes is not None:\n        pass\n    at, now")
@@ -158,12 +163,14 @@ def test_an_answer_that_never_ends_is_changed_without_waiting_for_it() -> None:
     )
 
 
+@forks
 @pytest.mark.in_turn
 def test_of_an_answer_that_passes_on_virtual_ranks_nothing_is_told() -> None:
     """What fails on a slow machine or on processes alone is no slip: every change that does no harm would be enough."""
     assert _said(RIGHT) == _said(RIGHT, got=Failure("timeout", 0, "It did not finish.")) == ""
 
 
+@forks
 @pytest.mark.in_turn
 def test_nothing_of_the_notebook_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -175,6 +182,7 @@ def test_nothing_of_the_notebook_changes(tmp_path: Path, monkeypatch: pytest.Mon
     assert names["exposed_seconds"]([1.0], [1.0]) == -1.0
 
 
+@forks
 @pytest.mark.in_turn
 def test_a_slip_on_ranks_is_looked_for_on_virtual_ones() -> None:
     source = answers(slug_of("02"))["naive_all_reduce"]
@@ -189,6 +197,7 @@ def _finds_and_breaks(exercise_id: str, functions: object, texts: object, failed
     raise RuntimeError(exercise_id)
 
 
+@forks
 @pytest.mark.in_turn
 def test_what_was_found_before_the_process_ended_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "try_changes", _finds_and_breaks)
@@ -201,6 +210,7 @@ def test_the_time_it_takes_is_what_texts_say() -> None:
         assert f"for at most {SECONDS:.0f} s" in " ".join((root / name).read_text(encoding="utf-8").split())
 
 
+@forks
 def test_what_has_a_name_or_a_line_or_is_a_design_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "_found", _found("with a change"))
     exercise, names = find("exposed_gradients"), {"__name__": "__main__"}
@@ -222,6 +232,7 @@ def _error(detail: str) -> Failure:
     return Failure("exception", 0, "It raised.", detail, "ZeroDivisionError")
 
 
+@forks
 def test_the_same_failure_is_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "_found", _found("with a change"))
     wrong = RIGHT.replace("return done", "return 0 * done")
@@ -233,6 +244,7 @@ def test_the_same_failure_is_looked_into_once(monkeypatch: pytest.MonkeyPatch) -
     assert told.undone(exercise, outcome, functions_for(exercise, names)) == first != ""
 
 
+@forks
 @pytest.mark.in_turn
 def test_a_text_that_is_not_the_function_s_any_more_is_not_changed() -> None:
     exercise, names = find("exposed_gradients"), {"__name__": "__main__"}
