@@ -15,6 +15,7 @@
     wire_format.py  encode, decode              values as bytes (JSON and safetensors, never pickle)
     drive.py        run_visible                 cases on real ranks through labkit.run
     sweep.py        run_sweep                   many world sizes on virtual ranks, steps counted
+    undoing/        undone                      in which line one change makes every case pass, where nothing has a name
     par.py          Par                         what our own solution costs, as golf has a par for each hole
     notebook.py     check, hint, CheckResult    what ``labkit.check`` shows
 

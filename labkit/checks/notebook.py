@@ -21,6 +21,7 @@ from labkit.checks.returns import with_line
 from labkit.checks.rooms import exercises, find, lesson_of
 from labkit.checks.sweep import named as sweep_case
 from labkit.checks.sweep import run_sweep
+from labkit.checks.undoing.told import undone
 from labkit.checks.verdict import Verdict
 from labkit.errors import ConfigError, LabkitError
 from labkit.launch.devices import place
@@ -41,6 +42,8 @@ class CheckResult:
         problem: Why nothing was checked, with the cure; "" when it was.
         shown: The failed case that is shown in full, None where none failed.
         across: A hint that all cases together give, or "".
+        undone: Says in which lines one change lets every case pass, or ""; asked when the result is shown, for that
+            takes seconds.
         par: What our own solution costs on a virtual cluster beside yours, as lines; empty unless passed.
         note: What a learner on the class board must know of it, or "".
         left_out: What was not run for want of GPUs, or "".
@@ -52,6 +55,7 @@ class CheckResult:
     problem: str = ""
     shown: CaseOutcome | None = None
     across: str = ""
+    undone: Callable[[], str] = lambda: ""
     par: tuple[str, ...] = ()
     note: str = ""
     left_out: str = ""
@@ -138,7 +142,7 @@ class CheckResult:
                 ("more", f"        what your {who} printed in this case:"),
                 *(("more", f"        {s}") for s in shown),
             ]
-        hints = [hint for hint in (self.across, verdict.hint) if hint]
+        hints = [hint for hint in (self.across, verdict.hint, self.undone()) if hint]
         return lines + [("hint", f"        hint: {hint}") for hint in hints[:2]]
 
 
@@ -222,11 +226,13 @@ def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...], device: 
             within, par = beside(exercise.par, named)
         if is_bound(exercise.par):
             outcomes.append(CaseOutcome(bounds(exercise.par), within))
+    shown, across = explained(exercise, outcomes), hint_across(exercise, outcomes, named.values())
     return CheckResult(
         exercise.id,
         tuple(outcomes),
-        shown=explained(exercise, outcomes),
-        across=hint_across(exercise, outcomes, named.values()),
+        shown=shown,
+        across=across,
+        undone=lambda: "" if shown is None or across else undone(exercise, shown, named),
         par=tuple(par),
     )
 

@@ -27,6 +27,7 @@ FILES = {
     "launch/cgroup.py": "reads files that are not there elsewhere: no limit",
     "launch/watchdog.py": "reads /proc where it is there, else asks psutil",
     "launch/gpu_turns.py": "takes turns on Linux, and says so elsewhere",
+    "checks/undoing/trials.py": "runs in a forked rank: told.py asks for none where ranks are not forked",
     "doctor.py": "reads files that are not there elsewhere: no limit",
     "launch/local_failures.py": "check_local refuses what needs these signals where there are none",
     "gpu_report/claims/ranks.py": "kills ranks, on hosts with NVIDIA GPUs, which run Linux",
