@@ -2,8 +2,11 @@
 
 import { areColoured, bareLanes, isNearlyBare } from "./bare.js";
 import { isCluster, standouts } from "./cluster.js";
+import { rowOf } from "./complete.js";
 import { leftOut } from "./few.js";
 import { COMMUNICATION, COMPUTE, REGION } from "./kinds.js";
+import { lateRanks } from "./last_ranks.js";
+import { roomForSteps } from "./steps.js";
 import { stripOf } from "./strips.js";
 
 export const LEFT = 124;
@@ -49,8 +52,38 @@ export function ranksText(ranks) {
   return parts.length > 4 ? `${parts.slice(0, 3).join(", ")}, ...` : parts.join(", ");
 }
 
+const MOST = 1000; // messages that are looked at
+
 /** Pixels of a row in which next to nothing is. */
 const BARE = 3;
+
+/** Pixels of the row of a rank that is seen only for the messages it exchanges. */
+const LOW = 9;
+const APART = 3; // pixels more under a run's name
+
+/**
+ * The ranks that are folded and from which the first of the alike ones with rows receives, and to which the last sends:
+ * { first, last, before, after }, and `next`, to whom each rank sends.
+ */
+export function neighboursOf(run) {
+  const { alike = [], each = 1, flow_from: sources, flow_to: targets } = run;
+  const group = each > 1 && alike.find((ranks) => ranks.length > each);
+  if (!group) return {};
+  const [first, last] = [group[0], group[each - 1]];
+  const rankOf = (event) => rowOf(run, event).rank;
+  const pairs = Array.from(sources.subarray(0, MOST), (from, f) => [rankOf(from), rankOf(targets[f])]);
+  const folded = group.slice(each);
+  return {
+    first,
+    last,
+    next: new Map(pairs),
+    before: pairs.find(([from, to]) => to === first && folded.includes(from))?.[0],
+    after: pairs.find(([from, to]) => from === last && folded.includes(to))?.[1],
+  };
+}
+
+/** Pixels of words under a row. */
+const TOLD = 14;
 
 /** Pixels of the row that stands for a run. */
 const STRIP_BAR = 72;
@@ -65,6 +98,7 @@ class Stack {
     this.bar = bar;
     this.isBeside = runs.length > 1;
     this.hasNames = spans;
+    this.tells = runs.length === 1 && lateRanks(runs[0]).length > 0 && holdsNames(bar);
     this.hasMemory = hasMemory;
     this.gaps = gapsOf(bar);
     this.y = TOP;
@@ -83,11 +117,22 @@ class Stack {
   }
 
   /** Words in place of the others that are alike, where several of these have rows, under the last of them. */
-  tellAlike({ alike = [], each = 1 }, rank) {
+  tellAlike({ alike = [], each = 1 }, rank, { before, after }) {
     const group = each > 1 && alike.find((ranks) => ranks[each - 1] === rank);
     if (!group || group.length <= each) return;
-    this.gapsIn.push({ y: this.y - this.gaps.rank / 2, text: `▸ ranks ${ranksText(group.slice(each))} alike` });
+    const others = group.slice(each).filter((other) => other !== before && other !== after);
+    if (!others.length) return;
+    this.gapsIn.push({ y: this.y - this.gaps.rank / 2, text: `▸ ranks ${ranksText(others)} alike` });
     this.y += NAMED;
+  }
+
+  /** The calls of a rank that is folded, low, beside the one that it exchanges messages with. */
+  neighbour(run, number, rank) {
+    const calls = run.ranks.get(rank)?.lanes[COMMUNICATION];
+    if (!calls) return;
+    this.y += this.rows.at(-1)?.run === number ? 0 : APART;
+    this.put(number, calls, LOW, true);
+    this.y += this.gaps.rank;
   }
 
   head(text) {
@@ -108,25 +153,38 @@ class Stack {
     this.y += bar;
   }
 
+  /** Room under the calls of a rank for words about waits, where some rank comes last. */
+  tell(row) {
+    if (!this.tells || row.lane !== COMMUNICATION || row.stream) return;
+    this.rows.at(-1).told = true;
+    this.y += TOLD;
+  }
+
   /** The rows of one run, rank under rank. */
   run(run, number, isFolded, few) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
     const out = leftOut(run, few, hidden);
     out.forEach((rank) => hidden.add(rank));
     const hasNames = (this.hasNames || !areColoured(run)) && !(few && few < 99); // slides give them up
-    const shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
+    let shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
     const lanes = bareLanes(run);
     const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
     const isBare = (row) => !row.stream && holdsNames(this.bar) && isNear(row);
+    if (this.isBeside) shown = shown.filter((row) => !isBare(row)); // a line of it would need words
+    const around = isFolded ? neighboursOf(run) : {};
     shown.forEach((row, k) => {
+      if (row.rank === around.first && !this.rows.some((place) => place.run === number))
+        this.neighbour(run, number, around.before);
       const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
       this.put(number, row, isBare(row) ? BARE : this.bar, isFirst && !isBare(row));
+      this.tell(row);
       this.y += row.stream && holdsNames(this.bar) ? ROOM_OF_ARROWS : this.gaps.lane;
       if (shown[k + 1]?.rank === row.rank) return;
       this.memory(run, row.rank, number, this.bar);
       this.y += this.gaps.rank;
       this.skip(row.rank, out);
-      if (isFolded) this.tellAlike(run, row.rank);
+      if (row.rank === around.last) this.neighbour(run, number, around.after);
+      if (isFolded) this.tellAlike(run, row.rank, around);
     });
   }
 
@@ -207,6 +265,8 @@ function ofLanes(state, high) {
   const count = runs[0].rows.filter(({ rank }) => !hidden.has(rank)).length;
   const bar = Math.min(low ? NAMED + 2 : PLAIN, Math.floor(700 / Math.max(count, 1)) - 2);
   const stack = new Stack(high(Math.max(3, bar)), state);
+  stack.y += roomForSteps(state);
+  stack.hasSteps = stack.y > TOP;
   stack.run(runs[0], 0, folded, few);
   return stack;
 }
@@ -254,8 +314,8 @@ export function layOut(state) {
   let way = ofLanes;
   if (runs.length > 1 && !overlay) way = ofTwo;
   else if (asCluster(state) && runs.length === 1) way = ofCluster;
-  const { rows, memories, heads, gapsIn, bar, y } = way(state, high);
-  return { rows, memories, heads, gapsIn, bar, height: Math.max(y, TOP + 24) };
+  const { rows, memories, heads, gapsIn, hasSteps, bar, y } = way(state, high);
+  return { rows, memories, heads, gapsIn, hasSteps, bar, height: Math.max(y, TOP + 24) };
 }
 
 /** By how much a run is shifted: one shown beside another by its offset. */
