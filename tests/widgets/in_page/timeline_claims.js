@@ -6,7 +6,7 @@ import { decode } from "/js/timeline/columns.js";
 import { hit, nextEdge, snap } from "/js/timeline/edges.js";
 import { layOut } from "/js/timeline/layout.js";
 import { merge } from "/js/timeline/merge.js";
-import { lateRanks } from "/js/timeline/late.js";
+import { lateRanks } from "/js/timeline/last_ranks.js";
 import { numbers } from "/js/timeline/numbers.js";
 import { categoryTimes, memoryColumns, shareMatrix } from "/js/timeline/shares.js";
 import { stripOf, stripShares } from "/js/timeline/strips.js";
@@ -184,21 +184,26 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   ]);
   assert.deepEqual(told([long, sending(4, 80)]), [["length", "100 ns → 80 ns"]]); // the same in both is no reason
   const less = { ...sending(8, 80), blocked: 0, blockedShare: 0 };
-  assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → none"]);
+  assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → 0"]);
+  const alone = [{ ...long, waiting: [0, 1, 3], areNamed: true }, less]; // the one run in which ranks wait says which
+  assert.deepEqual(told(alone)[1], ["waiting, each of ranks 0, 1, 3", "22.7 ns → 0"]);
   const narrow = [
     { ...long, busiest: 60 },
     { ...sending(4, 80), busiest: 45 },
   ];
-  assert.deepEqual(told(narrow)[1], ["time the busiest rank spends moving bytes", "60 ns → 45 ns"]);
+  assert.deepEqual(told(narrow)[1], ["moving bytes, the busiest rank", "60 ns → 45 ns"]);
   assert.equal(told([narrow[0], { ...narrow[1], busiest: 55 }]).length, 1);
   assert.equal(told([sending(1, 100)])[1][0], "waiting: 17 % of the time");
   const some = { ...long, waiting: [0, 1, 3], areNamed: true }; // of those that wait, as the title says it
   assert.deepEqual(told([some])[1], ["waiting, each of ranks 0, 1, 3: 23 % of the time", "22.7 ns"]);
+  const titled = { ...some, title: "The others wait 23 % of the time" }; // one number once, but of another part of it
+  assert.equal(told([titled])[1][0], "waiting, each of ranks 0, 1, 3");
+  assert.ok(told([titled], true)[1][0].endsWith(": 23 % of the time"));
   assert.equal(told([some]).length, 2); // exposed of all ranks would add up with it to what is no whole
   const asked = { ...some, areNamed: false };
   assert.equal(told([asked])[1][0], "waiting, mean of the 3 of 4 ranks that wait: 23 % of the time");
   const unlike = { ...some, areAlike: false, steps: 2 };
-  assert.equal(told([unlike])[0][0], "length: 2 steps, 50 ns each");
+  assert.equal(told([unlike])[0][0], "length: 2 steps, 50 ns a step");
   assert.equal(told([unlike])[1][0], "waiting, mean of ranks 0, 1, 3: 23 % of the time, 11.3 ns a step");
   const [[label, , length]] = tilesOf([long, sending(4, 80)], false, ["H100", "A100"]);
   assert.deepEqual([label, length], ["length: H100 → A100", "100 ns → 80 ns"]);
@@ -492,7 +497,7 @@ test("a headline that says who comes last marks them, and why where they compute
   const found = numbers(run, 0, 60);
   assert.deepEqual(found.slower, { ranks: [2], compute: 50, others: 20 });
   const [, , [label, , value]] = tilesOf([{ ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1] }], false);
-  assert.deepEqual([label, value], ["computing, rank 2: 50 ns, the others 20 ns", "2.5 times as long"]);
+  assert.deepEqual([label, value], ["computing: 50 ns, the others 20 ns", "rank 2: 2.5 times as long"]);
   assert.equal(numbers(runOf(rows, { span: 60, title: "" }), 0, 60).slower, undefined);
 });
 

@@ -83,7 +83,7 @@ function points({ data, curve }, at, place, { bound, wide }) {
       const hollow = tag("circle", { cx, cy, r: 4.5, style: `${strokeOf(0)};fill:var(--lk-ground, Canvas)`, ...told });
       return hollow + ownWords(cx, cy - 10, named(k), seconds(curve[k]), cx - place(best)[0]);
     }
-    let svg = dot([cx, cy], k === best, told);
+    const svg = dot([cx, cy], k === best, told);
     if (k !== best) return svg;
     const under = cy + 17 > bound - 3 ? bound + 14 : cy + 17; // not across the dashed line
     return svg + text(Math.min(Math.max(cx, ROOM), ROOM + wide), under, `best: ${named(k)}`, "small middle bold");
@@ -112,13 +112,20 @@ function apart(caps, across) {
 /** At most four of some levels, for words have room between them. */
 const few = (levels) => (levels.length > 4 ? levels.filter((_, k) => k % 2 === 0) : levels);
 
+/** Where the axis across and the one up reach, with their numbers. */
+const scalesOf = (caps, across, { low, high }, bound) => [
+  [caps[0], caps.at(-1), shown, true, apart(caps, across)],
+  [low, high, seconds, false, few(roundIn(bound, high))],
+];
+
 /** The plot in a frame { x, y, wide, tall } of a scene of the picture; under what it says. */
 export function capPlot(scene, { x, y: top, wide, tall }) {
   const { data, values, now, curve } = scene;
   const at = data.caps.indexOf(values.cap);
   const caps = data.caps.map((cap) => cap / MIB);
   const [from, to] = [caps[0], caps.at(-1)];
-  const { low, high, far } = reachOf(scene);
+  const reach = reachOf(scene);
+  const { low, high, far } = reach;
   const y = top + HEADS + (far ? ABOVE + CUT : 0);
   const frame = { x, y, wide, tall };
   const inFar = (time) => top + HEADS + 6 + ((far[1] - time) / (far[1] - far[0]) || 0) * (ABOVE - 26);
@@ -126,25 +133,15 @@ export function capPlot(scene, { x, y: top, wide, tall }) {
   const across = (cap) => x + wide * (from < to ? Math.log(cap / from) / Math.log(to / from) : 0);
   const place = (k) => [across(caps[k]), up(curve[k])];
   const isRight = across(caps[curve.indexOf(least(curve))]) > x + wide / 2;
-  const scales = [
-    [from, to, shown, true, apart(caps, across)],
-    [low, high, seconds, false, few(roundIn(now.compute, high))],
-  ];
   const bound = up(now.compute);
   const levels = far ? [...new Set(far)].map((time) => text(x - 6, up(time) + 4, seconds(time), "small end")) : [];
-  const path = `M${caps
-    .map((_, k) =>
-      place(k)
-        .map((each) => each.toFixed(1))
-        .join(" "),
-    )
-    .join("L")}`;
+  const path = `M${caps.map((_, k) => place(k).join(" ")).join("L")}`;
   return (
     text(0, top + 14, scene.advice, "plain bold") +
     text(0, top + 31, "step time by bucket cap; at a zigzag its axis is cut", "small grey") +
     line(x, bound, x + wide, bound, "rule", { "stroke-dasharray": "3 3" }) +
     boundWords(frame, bound, seconds(now.compute), isRight) +
-    plot(x, y, wide, tall, "", [], ...scales) +
+    plot(x, y, wide, tall, "", [], ...scalesOf(caps, across, reach, now.compute)) +
     text(x - 6, y + tall + 4, "0", "small end") +
     tag("path", { d: path, style: strokeOf(0) }) +
     (far ? cut(x, y - CUT - 7, wide) : "") +

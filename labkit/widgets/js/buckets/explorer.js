@@ -197,8 +197,7 @@ export function bucketExplorer(data) {
     draw(values, step, width) {
       const isFaded = (k, link, isMain) => (isMain && k >= step) || (lit && lit !== link + k);
       const scene = sceneOf(data, stacks, values, isFaded);
-      scene.advice = advice(scene);
-      seen = picture(scene, width);
+      seen = picture({ ...scene, advice: advice(scene) }, width);
       return {
         svg: seen.svg,
         height: seen.height,

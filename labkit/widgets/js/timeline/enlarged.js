@@ -1,7 +1,8 @@
 // Beside a run that ends long before the one above it: the first of its steps, as wide as there is room.
 
 import { COMMUNICATION } from "./kinds.js";
-import { LEFT, RIGHT, neighboursOf, pixelOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { LEFT, RIGHT, pixelOf, shiftOf, xOf } from "./layout.js";
+import { neighboursOf } from "./neighbours.js";
 import { paintMessage } from "./paint_arrows.js";
 import { eachWide, writeName } from "./paint_marks.js";
 
@@ -11,24 +12,11 @@ const EDGE = 8; // pixels round it
 const BOLD = 1.5; // pixels of an arrow
 const LEAST = 4; // times as wide: less shows nothing new
 
-/** When the first step of a row begins and ends, and how many there are, where each is a send and a receive. */
-function stepOf(run, { first, last }) {
-  const ofKind = (kinds) => {
-    const found = [];
-    for (let i = first; i < last; i++) if (kinds.test(run.labels[run.label[i]][1])) found.push(run.start[i]);
-    return found;
-  };
-  const [sends, receives] = [ofKind(/^i?send$/), ofKind(/^i?recv$/)];
-  const isSteps = sends.length > 2 && receives.every((time, k) => sends[k] <= time && !(time >= sends[k + 1]));
-  return isSteps && sends.length === receives.length ? [sends[0], sends[1], sends.length] : undefined;
-}
-
-/** Who closes a ring: ", in which rank 7 sends to rank 0"; "" where the ranks are none. */
-function closing(run) {
-  const { first, before, next } = neighboursOf(run);
-  let [rank, count] = [next?.get(first), 1];
-  for (; rank !== undefined && rank !== first && count <= run.ranks.size; count++) rank = next.get(rank);
-  return count === run.ranks.size ? `; rank ${before} sends to rank ${first}: the ring is closed` : "";
+/** When the first step of a row begins and ends, and how many there are, where each is a send and then a receive. */
+function stepOf({ labels, label, start }, { first, last }) {
+  const calls = Array.from({ length: last - first }, (_, k) => [labels[label[first + k]][1], start[first + k]]);
+  const isStep = ([kind], k) => (k % 2 ? /^i?recv$/ : /^i?send$/).test(kind);
+  return calls.length > 4 && calls.every(isStep) ? [calls[0][1], calls[2][1], calls.length / 2] : undefined;
 }
 
 /** A state in which [t0, t1) lies between two pixels. */
@@ -38,19 +26,10 @@ function zoomed(state, number, [t0, t1], left, right) {
   return { ...state, view: [from, from + pixel * (state.width - LEFT - RIGHT)] };
 }
 
-/** A frame of ground with a thin edge. */
-function frame(context, { theme }, x, y, wide, high, isFilled) {
-  context.fillStyle = theme.paper;
-  if (isFilled) context.fillRect(x, y, wide, high);
-  context.strokeStyle = theme.edge;
-  context.strokeRect(Math.round(x) + 0.5, Math.round(y) + 0.5, Math.round(wide), Math.round(high));
-}
-
 /** The bars of a row within [t0, t1), with their names. */
 function paintBars(context, state, place, [t0, t1]) {
   const { labels, label } = state.runs[place.run];
   const [low, high] = [t0, t1].map((time) => xOf(state, time + shiftOf(state, place.run)));
-  context.textAlign = "left";
   eachWide(state, place, 1, (event, x, wide, category) => {
     const [from, to] = [Math.max(x, low), Math.min(x + wide, high)];
     if (from >= to || state.hatched[category]) return;
@@ -77,16 +56,20 @@ export function paintEnlarged(context, state) {
   if (times < LEAST) return;
   const [top, bottom] = [rows[0].y - 4, rows.at(-1).y + rows.at(-1).bar + 4];
   const [x0, x1] = [from, to].map((time) => xOf(state, time + shiftOf(state, number)));
-  frame(context, state, x0 - 1, top, x1 - x0, bottom - top, false);
-  frame(context, state, left, top, right - left, bottom - top, true);
+  context.fillStyle = state.theme.paper;
+  context.fillRect(left, top, right - left, bottom - top);
+  context.strokeStyle = state.theme.edge;
+  const box = (x, until) => context.strokeRect(Math.round(x) + 0.5, top + 0.5, Math.round(until - x), bottom - top);
+  box(x0 - 1, x1 - 1);
+  box(left, right);
   context.fillStyle = state.theme.ink;
   context.textAlign = "left";
-  const words = `step 1 of ${count}, ${Math.round(times)} times as wide${closing(run)}`;
+  const { first: rank, before } = neighboursOf(run);
+  const closes = before === undefined ? "" : `; rank ${before} sends to rank ${rank}`;
+  const words = `step 1 of ${count}, ${Math.round(times)} times as wide${closes}`;
   context.fillText(words, left, state.layout.heads[number].y + 8);
   for (const place of rows) paintBars(context, near, place, [from, to]);
-  const [t0, t1] = windowOf(state, number);
-  for (let f = 0; f < run.flow_from.length; f++) {
-    const begin = run.start[run.flow_from[f]];
-    if (begin >= from && begin < to && begin >= t0 && begin < t1) paintMessage(context, near, number, f, BOLD);
-  }
+  run.flow_from.forEach((source, f) => {
+    if (run.start[source] >= from && run.start[source] < to) paintMessage(context, near, number, f, BOLD);
+  });
 }

@@ -33,7 +33,7 @@ const KEYS = [
   ["?", "this help"],
 ];
 const POINTER =
-  "Drag to measure (the ends snap to the edges of events), Shift+drag to move, double-click an event to zoom to it. " +
+  "Drag to measure (ends snap to events), Shift+drag to move, double-click an event to zoom to it. " +
   "Ctrl or Cmd+wheel zooms, the wheel alone once the picture has the focus; Alt+wheel makes rows taller. Drag the " +
   "strip below to move, its edges to zoom.";
 const FORMATS = ["PNG", "SVG", "HTML", "Chrome trace"];

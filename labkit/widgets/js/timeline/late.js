@@ -50,9 +50,9 @@ function together(run, { row }, waits) {
 
 /** "3 × 30.9 µs", or how long all are where they are not alike. */
 function wordsOf(group) {
-  const times = group.map(([begin, end]) => timeText(end - begin));
-  if (new Set(times).size > 1) return timeText(group.reduce((sum, [a, b]) => sum + b - a, 0));
-  return `${times.length > 1 ? `${times.length} × ` : ""}${times[0]}`;
+  const [one, ...others] = group.map(([begin, end]) => timeText(end - begin));
+  if (others.some((time) => time !== one)) return timeText(group.reduce((sum, [a, b]) => sum + b - a, 0));
+  return others.length ? `${group.length} × ${one}` : one;
 }
 
 /** A frame round each of the waits, and below how long they are; where that ends, after `least`. */
@@ -105,7 +105,7 @@ export function paintLate(context, state) {
 function tellComers(context, state, at, { y, bar, told }, ranks) {
   if (!told) return;
   const x = Math.round(at);
-  const words = `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)} come${ranks.length > 1 ? "" : "s"}: the wait ends`;
+  const words = `rank${ranks.length > 1 ? `s ${ranksText(ranks)} come` : ` ${ranks} comes`}: the wait ends`;
   const isRight = x + widthOf(context, state, words) + 8 < state.width - RIGHT;
   context.textAlign = isRight ? "left" : "right";
   context.fillStyle = state.theme.ink;
@@ -114,15 +114,14 @@ function tellComers(context, state, at, { y, bar, told }, ranks) {
 }
 
 /** A line from the late ranks' rows over those that wait for them. */
-function tie(context, state, x, ends, late) {
-  const own = late.flatMap(({ y, bar }) => [y, y + bar]);
-  const top = Math.min(...ends, ...own);
-  const at = Math.round(x);
+function tie(context, { theme }, x, ends, late) {
+  const all = [...ends, ...late.flatMap(({ y, bar }) => [y, y + bar])];
+  const at = Math.round(x) + 0.5;
   context.setLineDash([3, 2]);
-  context.strokeStyle = state.theme.ink;
+  context.strokeStyle = theme.ink;
   context.beginPath();
-  context.moveTo(at + 0.5, top);
-  context.lineTo(at + 0.5, Math.max(...ends, ...own));
+  context.moveTo(at, Math.min(...all));
+  context.lineTo(at, Math.max(...all));
   context.stroke();
   context.setLineDash([]);
 }

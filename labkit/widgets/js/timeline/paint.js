@@ -149,8 +149,8 @@ function paintRowNames(context, state) {
     context.fillStyle = theme.quiet;
     context.textAlign = "right";
     if (!row.of) context.fillText(rowName(context, state, place, nameOf(state, place)), LEFT - 5, y + bar / 2);
-    if (row.lane !== REGION && !row.of && hasShares(state))
-      context.fillText(busyText(state, place), width - 6, y + bar / 2);
+    if (row.lane === REGION || row.of || !hasShares(state)) continue;
+    context.fillText(busyText(state, place), width - 6, y + bar / 2);
   }
 }
 
@@ -162,7 +162,7 @@ function paintName(context, state, place) {
   if (isLate) context.font = LATE_FONT;
   const [name, numbers] = nameOf(state, place).split(": ");
   context.fillText(name, 4, y + bar / 2, NAME_ROOM);
-  const below = state.layout.rows[state.layout.rows.indexOf(place) + 1];
+  const below = rowBelow(state, place);
   if (numbers) context.fillText(numbers, 15, below.y + below.bar / 2);
   context.font = FONT;
 }
@@ -191,8 +191,11 @@ function paintEnds(context, state) {
 const [SHORT, LONG] = [5, 8];
 const LINE = 12; // of a line below
 
+const rowBelow = ({ layout: { rows } }, place) => rows[rows.indexOf(place) + 1];
+
 /** The name of a rank, or of those it stands for. */
-function nameOf({ runs, folded, layout }, place) {
+function nameOf(state, place) {
+  const { runs, folded } = state;
   const {
     row: { rank, of },
     run,
@@ -203,9 +206,9 @@ function nameOf({ runs, folded, layout }, place) {
   if (!group) return `rank ${rank}`;
   const words = ranksText(group);
   if (words.length <= SHORT) return `▸ ${words} alike`;
-  const below = layout.rows[layout.rows.indexOf(place) + 1];
-  if (below?.row.rank === rank && below.run === run && holdsWords(below.bar) && words.length <= LINE)
-    return `▸ ranks: ${words}`;
+  const below = rowBelow(state, place);
+  const hasLine = below?.row.rank === rank && below.run === run && holdsWords(below.bar);
+  if (hasLine && words.length <= LINE) return `▸ ranks: ${words}`;
   const listed = words.replaceAll(", ", ",");
   return listed.length <= LONG ? `▸ ${listed}` : `▸ ${group.length} alike`;
 }

@@ -6,7 +6,7 @@ import { NOTED } from "./numbers.js";
 import { timeText } from "./words.js";
 
 /** A time in words; nothing has no unit. */
-const plainTime = (ns, isPair) => (ns ? timeText(ns) : isPair ? "0" : "none");
+const plainTime = (ns, none) => (ns ? timeText(ns) : none);
 
 const MOST = 0.5; // of a difference: what is more of it is a reason for it
 
@@ -60,7 +60,9 @@ function partTile(numbers, isZoomed, [label, title, read, howMany, isAlike]) {
   const isPair = numbers.length > 1;
   const alone = isPair && label === "waiting" ? loneWaiters(numbers) : 0;
   const counts = numbers.map((each) => (isPair ? alone || each.numRanks : howMany(each)));
-  const value = values.map((time, k) => (time === undefined ? "–" : plainTime(time / counts[k], isPair))).join(" → ");
+  const value = values
+    .map((time, k) => (time === undefined ? "–" : plainTime(time / counts[k], isPair ? "0" : "none")))
+    .join(" → ");
   const each = values[0] / counts[0];
   const isTold = !isPair && values[0];
   const share = isTold ? shareOf(each / one.window, one, isZoomed) : "";
