@@ -12,11 +12,11 @@ const EDGE = 8; // pixels round it
 const BOLD = 1.5; // pixels of an arrow
 const LEAST = 4; // times as wide: less shows nothing new
 
-/** When the first step of a row begins and ends, and how many there are, where each is a send and then a receive. */
+/** When the first step of a row begins and ends, and how many there are, where each is a send and a receive. */
 function stepOf({ labels, label, start }, { first, last }) {
-  const calls = Array.from({ length: last - first }, (_, k) => [labels[label[first + k]][1], start[first + k]]);
-  const isStep = ([kind], k) => (k % 2 ? /^i?recv$/ : /^i?send$/).test(kind);
-  return calls.length > 4 && calls.every(isStep) ? [calls[0][1], calls[2][1], calls.length / 2] : undefined;
+  const kinds = Array.from(label.subarray(first, last), (each) => labels[each][1]);
+  const isStep = (kind, k) => k % 2 || /^i?sendi?recv$/.test([kind, kinds[k + 1]].sort().reverse().join(""));
+  return last - first > 4 && kinds.every(isStep) ? [start[first], start[first + 2], kinds.length / 2] : undefined;
 }
 
 /** A state in which [t0, t1) lies between two pixels. */

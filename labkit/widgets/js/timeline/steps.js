@@ -1,7 +1,7 @@
 // Steps of a run: each ends with a region called optimizer.
 
 import { REGION } from "./kinds.js";
-import { LEFT, RIGHT, TOP, pixelOf, xOf } from "./layout.js";
+import { LEFT, RIGHT, TOP, xOf } from "./layout.js";
 import { widthOf } from "./paint_marks.js";
 
 const TOGETHER = 0.05; // of a step, within which all ranks end it
@@ -35,9 +35,8 @@ export const stepEnds = (run) => allEnds(run)[0] ?? [];
 /** Whether a run has steps that begin and end on all ranks together. */
 function areTogether(run) {
   const [one = [], ...others] = allEnds(run);
-  const near = one.map((end, k) => TOGETHER * (end - (one[k - 1] ?? 0)));
-  const isNear = (ends) => ends.length === one.length && ends.every((end, k) => Math.abs(end - one[k]) <= near[k]);
-  return one.length > 1 && others.every(isNear);
+  const isNear = (end, k, { [k - 1]: begin = 0 }) => Math.abs(end - one[k]) <= TOGETHER * (end - begin);
+  return one.length > 1 && others.every((ends) => ends.length === one.length && ends.every(isNear));
 }
 
 /** Pixels above the rows of a run for the names of its steps. */
@@ -50,8 +49,8 @@ export function paintSteps(context, state) {
   const ends = stepEnds(state.runs[0]);
   context.textAlign = "center";
   ends.forEach((end, k) => {
-    const [from, to] = [k ? ends[k - 1] : 0, end].map((time) => xOf(state, time));
-    if ((end - (ends[k - 1] ?? 0)) / pixelOf(state) < APART) return;
+    const [from, to] = [ends[k - 1] ?? 0, end].map((time) => xOf(state, time));
+    if (to - from < APART) return;
     context.fillStyle = theme.edge;
     if (k + 1 < ends.length) context.fillRect(Math.round(to), TOP, 1, layout.height - TOP);
     const [left, right] = [Math.max(from, LEFT), Math.min(to, width - RIGHT)];
