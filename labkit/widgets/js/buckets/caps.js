@@ -1,7 +1,7 @@
 // Step time over the bucket cap: from what computing alone takes to what a step without overlap takes.
 
 import { strokeOf } from "../figure/colours.js";
-import { line, tag, text } from "../figure/markup.js";
+import { line, rect, tag, text, wrapped } from "../figure/markup.js";
 import { least, most } from "../figure/numbers.js";
 import { plot, roundIn } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
@@ -11,7 +11,8 @@ const BELOW = 0.3; // of the plot's height, under the lower bound, for words
 const NEAR = 0.15; // of it, by which the slowest may lie above a step without overlap and still be on its scale
 const ABOVE = 40; // pixels above a cut of the axis, for what is far slower
 const CUT = 10; // pixels of a cut
-const HEADS = 42; // pixels of the words over the plot
+const HEADS = 28; // pixels under what is said over the plot
+const BOLD = 0.8; // of the letters in a line that are not bold
 const LETTER = 6; // pixels
 const ROOM = 130; // from the picture's edge to the middle of words
 const ROOMY = 600; // pixels of a plot with words at its ends
@@ -29,8 +30,16 @@ function reachOf({ now, curve }) {
   return { low: low - BELOW * (high - low), high, far: far.length ? [least(far), most(far)] : undefined };
 }
 
+/** What it says over the plot, in a width: [markup, height]. */
+function headOf({ advice }, y, wide) {
+  const [markup, tall] = wrapped(advice, y + 14, BOLD * wide, "plain bold");
+  const what = text(0, y + tall + 17, "step time by bucket cap; at a zigzag its axis is cut", "small grey");
+  return [markup + what, tall + HEADS];
+}
+
 /** Pixels of the plot in all, without the numbers under it. */
-export const capsTall = (scene, tall) => tall + HEADS + (reachOf(scene).far ? ABOVE + CUT : 0);
+export const capsTall = (scene, { x, y, wide, tall }) =>
+  tall + headOf(scene, y, x + wide)[1] + (reachOf(scene).far ? ABOVE + CUT : 0);
 
 /** Why a curve is flat at either end, where it is. */
 function endWords({ sizes, curve, counts }, { x, wide }, at) {
@@ -58,10 +67,7 @@ const dot = ([cx, cy], isBest, told) =>
 /** Where an axis is cut: ground over what crosses it, with two zigzags. */
 function cut(x, y, wide) {
   const zigzag = (at) => tag("path", { d: `M${x} ${at}${"l5 -4l5 4".repeat(Math.floor(wide / 10))}`, class: "edge" });
-  const ground = tag("path", {
-    d: `M${x - 2} ${y}h${wide + 4}v${CUT}h${-wide - 4}z`,
-    style: "fill:var(--lk-ground, Canvas)",
-  });
+  const ground = rect(x - 2, y, wide + 4, CUT, { style: "fill:var(--lk-ground, Canvas)" });
   return ground + zigzag(y + 4) + zigzag(y + CUT);
 }
 
@@ -91,9 +97,9 @@ function points({ data, curve }, at, place, { bound, wide }) {
 }
 
 /** What the dashed line is, at the end where the best cap is not. */
-function boundWords({ x, wide }, y, time, isRight) {
+function boundWords({ x, wide }, y, isRight) {
   if (wide < ROOMY) return "";
-  return text(isRight ? x + 6 : x + wide, y + 14, `only computing: ${time}`, isRight ? "small grey" : "small grey end");
+  return text(isRight ? x + 6 : x + wide, y + 14, "only computing", isRight ? "small grey" : "small grey end");
 }
 
 const shown = (cap) => String(Number(cap.toPrecision(2)));
@@ -126,9 +132,10 @@ export function capPlot(scene, { x, y: top, wide, tall }) {
   const [from, to] = [caps[0], caps.at(-1)];
   const reach = reachOf(scene);
   const { low, high, far } = reach;
-  const y = top + HEADS + (far ? ABOVE + CUT : 0);
+  const [head, down] = headOf(scene, top, x + wide);
+  const y = top + down + (far ? ABOVE + CUT : 0);
   const frame = { x, y, wide, tall };
-  const inFar = (time) => top + HEADS + 6 + ((far[1] - time) / (far[1] - far[0]) || 0) * (ABOVE - 26);
+  const inFar = (time) => top + down + 6 + ((far[1] - time) / (far[1] - far[0]) || 0) * (ABOVE - 26);
   const up = (time) => (time > high ? inFar(time) : y + tall * (1 - (time - low) / (high - low)));
   const across = (cap) => x + wide * (from < to ? Math.log(cap / from) / Math.log(to / from) : 0);
   const place = (k) => [across(caps[k]), up(curve[k])];
@@ -137,10 +144,9 @@ export function capPlot(scene, { x, y: top, wide, tall }) {
   const levels = far ? [...new Set(far)].map((time) => text(x - 6, up(time) + 4, seconds(time), "small end")) : [];
   const path = `M${caps.map((_, k) => place(k).join(" ")).join("L")}`;
   return (
-    text(0, top + 14, scene.advice, "plain bold") +
-    text(0, top + 31, "step time by bucket cap; at a zigzag its axis is cut", "small grey") +
+    head +
     line(x, bound, x + wide, bound, "rule", { "stroke-dasharray": "3 3" }) +
-    boundWords(frame, bound, seconds(now.compute), isRight) +
+    boundWords(frame, bound, isRight) +
     plot(x, y, wide, tall, "", [], ...scalesOf(caps, across, reach, now.compute)) +
     text(x - 6, y + tall + 4, "0", "small end") +
     tag("path", { d: path, style: strokeOf(0) }) +

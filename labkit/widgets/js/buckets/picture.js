@@ -29,9 +29,7 @@ class Sheet {
     this.scene = { ...scene, width, x: (time) => LEFT + (time / this.end) * this.wide };
     this.y = 20;
     this.svg =
-      stripes(1) +
-      text(0, 12, "when backward makes them; width: bytes, and so time; letter and colour: bucket", "small grey") +
-      text(0, 35, "gradients");
+      stripes(1) + text(0, 12, "made in backward; width: bytes, and so time", "small grey") + text(0, 35, "gradients");
   }
 
   strip(step, link, tall) {
@@ -119,8 +117,9 @@ class Sheet {
 
   /** Step time over the cap, in its own frame. */
   caps(scene) {
-    this.svg += capPlot(scene, { x: LEFT, y: this.y, wide: this.wide, tall: TALL });
-    this.y += capsTall(scene, TALL);
+    const frame = { x: LEFT, y: this.y, wide: this.wide, tall: TALL };
+    this.svg += capPlot(scene, frame);
+    this.y += capsTall(scene, frame);
   }
 }
 

@@ -107,6 +107,7 @@ function tellComers(context, state, at, { y, bar, told }, ranks) {
   const x = Math.round(at);
   const words = `rank${ranks.length > 1 ? `s ${ranksText(ranks)} come` : ` ${ranks} comes`}: the wait ends`;
   const isRight = x + widthOf(context, state, words) + 8 < state.width - RIGHT;
+  if (!isRight && x - widthOf(context, state, words) < LEFT + 8) return;
   context.textAlign = isRight ? "left" : "right";
   context.fillStyle = state.theme.ink;
   context.fillRect(x, y + bar, 1, 12);
