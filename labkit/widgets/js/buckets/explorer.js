@@ -107,7 +107,7 @@ function advice({ data, values, now: { whole }, curve }) {
   const name = `Of these caps ${mib(data.caps[best])} is best`;
   const saved = whole - curve[best];
   if (data.caps.indexOf(values.cap) < 0 || values.cap === data.caps[best]) return name;
-  if (saved < WORTH * whole) return `${name}, and ${mib(values.cap)} as good within ${part(WORTH)}`;
+  if (saved < WORTH * whole) return `${name}; ${mib(values.cap)} is within ${part(WORTH)}`;
   return `${name}: a step takes ${seconds(saved)} (${part(saved / whole)}) less than with ${mib(values.cap)}`;
 }
 

@@ -10,7 +10,6 @@ const BESIDE = 96; // pixels from the end of the run, where its length stands
 const NARROWEST = 420; // pixels of a step
 const EDGE = 8; // pixels round it
 const BOLD = 1.5; // pixels of an arrow
-const LEAST = 4; // times as wide: less shows nothing new
 
 /** When the first step of a row begins and ends, and how many there are, where each is a send and a receive. */
 function stepOf({ labels, label, start }, { first, last }) {
@@ -53,7 +52,6 @@ export function paintEnlarged(context, state) {
   const [from, to, count] = step;
   const near = zoomed(state, number, [from, to], left + EDGE, right - EDGE);
   const times = pixelOf(state) / pixelOf(near);
-  if (times < LEAST) return;
   const [top, bottom] = [rows[0].y - 4, rows.at(-1).y + rows.at(-1).bar + 4];
   const [x0, x1] = [from, to].map((time) => xOf(state, time + shiftOf(state, number)));
   context.fillStyle = state.theme.paper;
