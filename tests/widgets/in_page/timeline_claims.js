@@ -7,8 +7,10 @@ import { hit, nextEdge, snap } from "/js/timeline/edges.js";
 import { layOut } from "/js/timeline/layout.js";
 import { merge } from "/js/timeline/merge.js";
 import { lateRanks } from "/js/timeline/last_ranks.js";
+import { neighboursOf } from "/js/timeline/neighbours.js";
 import { numbers } from "/js/timeline/numbers.js";
 import { categoryTimes, memoryColumns, shareMatrix } from "/js/timeline/shares.js";
+import { roomForSteps, stepEnds } from "/js/timeline/steps.js";
 import { stripOf, stripShares } from "/js/timeline/strips.js";
 import { tilesOf } from "/js/timeline/tiles.js";
 import { bytesText, percentText, tickStep, timeText, titleOf } from "/js/timeline/words.js";
@@ -239,6 +241,70 @@ test("a lane in which no rank is for half a percent of the time is thin, and the
       [1, 0, 16, true],
     ],
   );
+});
+
+test("beside another run a lane of next to nothing is left out, where its rank has another", () => {
+  const rows = [
+    [0, 0, [[0, 1, 0]]],
+    [0, 1, [[100, 900, 1]]],
+    [1, 0, [[0, 1, 0]]],
+    [2, 0, [[0, 900, 0]]],
+  ];
+  const run = () => runOf(rows, { span: 1000 });
+  const state = { runs: [run(), run()], tall: 1, memory: false, folded: true, room: 640, width: 900 };
+  const seen = layOut(state).rows.map(({ run: number, row, bar }) => [number, row.rank, row.lane, bar]);
+  const each = (number) => [
+    [number, 0, 1, 16],
+    [number, 1, 0, 3],
+    [number, 2, 0, 16],
+  ];
+  assert.deepEqual(seen, [...each(0), ...each(1)]);
+});
+
+test("steps are named where all ranks end them together", () => {
+  const labels = [
+    ["op", "op", 0, -1, "", ""],
+    ["optimizer", "span", 0, -1, "", ""],
+  ];
+  const steps = (late) =>
+    runOf(
+      [0, 1].flatMap((rank) => [
+        [rank, 0, [[0, 300, 0]]],
+        [
+          rank,
+          3,
+          [
+            [90, 100 + rank * late, 1],
+            [190, 200, 1],
+            [290, 300, 1],
+          ],
+        ],
+      ]),
+      { labels },
+    );
+  assert.deepEqual(stepEnds(steps(0)), [100, 200, 300]);
+  const roomOf = (run, few = 0) => roomForSteps({ runs: [run], few });
+  assert.ok(roomOf(steps(0)) > 0 && roomOf(steps(4)) > 0);
+  assert.equal(roomOf(steps(0), 3), 0); // a slide has no room
+  assert.equal(roomOf(steps(9)), 0); // there a line would be wrong for one of the ranks
+});
+
+test("of alike ranks with rows it is known who sends to the first of them and who receives from the last", () => {
+  const labels = Array.from({ length: 10 }, (_, k) => (k % 2 ? ["isend", "isend"] : ["irecv", "irecv"])).map(
+    ([name, kind], k) => [name, kind, 1, ((k >> 1) + (k % 2 ? 1 : 4)) % 5, "", ""],
+  );
+  const rows = [0, 1, 2, 3, 4].map((rank) => [
+    rank,
+    1,
+    [
+      [0, 9, 2 * rank],
+      [0, 5, 2 * rank + 1],
+    ],
+  ]);
+  const run = { ...runOf(rows, { labels }), alike: [[0, 1, 2, 3, 4]] };
+  assert.deepEqual(neighboursOf({ ...run, each: 3 }), { first: 0, last: 2, before: 4, after: 3 });
+  assert.equal(neighboursOf({ ...run, each: 1 }), undefined);
+  assert.equal(neighboursOf({ ...run, each: 5 }), undefined); // none is folded
 });
 
 test("bytes are those of the calls that begin in the window", () => {

@@ -64,9 +64,9 @@ function switches(key) {
     arrows: key("Arrows", "a", "messages from send to receive"),
     cluster: key("Cluster", "r", "one row per rank: work, and thin beneath it communication"),
     streams: key("Streams", "s", "a row for each stream of a device"),
-    spans: key("Spans", "n", "brackets of stretches of time whose names the colours tell, too"),
+    spans: key("Spans", "n", "brackets whose names the colours tell, too"),
     memory: key("Memory", "y", "what each rank held in memory over time"),
-    table: key("Table", "t", "numbers and events in view as a table"),
+    table: key("Table", "t", "numbers and events as a table"),
   };
 }
 

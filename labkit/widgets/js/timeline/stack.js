@@ -109,7 +109,8 @@ export class Stack {
     const lanes = bareLanes(run);
     const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
     const isBare = (row) => !row.stream && holdsNames(this.bar) && isNear(row);
-    if (this.isBeside) shown = shown.filter((row) => !isBare(row)); // a line of it would need words
+    const isAlone = (row) => shown.every((other) => other.rank !== row.rank || isBare(other));
+    if (this.isBeside) shown = shown.filter((row) => !isBare(row) || isAlone(row)); // a line of it would need words
     const around = (isFolded && neighboursOf(run)) || {};
     shown.forEach((row, k) => {
       if (row.rank === around.first && shown[k - 1]?.rank !== row.rank) this.neighbour(run, number, around.before);
