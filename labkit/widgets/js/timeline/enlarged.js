@@ -42,9 +42,10 @@ function paintBars(context, state, place, [t0, t1]) {
 export function paintEnlarged(context, state) {
   const number = state.runs.length - 1;
   const run = state.runs[number];
-  if (!number || state.overlay || !(run.each > 1) || String(state.view) !== String(state.whole)) return;
+  if (!number || state.overlay || String(state.view) !== String(state.whole)) return;
   const rows = state.layout.rows.filter((place) => place.run === number);
-  const calls = rows.find(({ row, first }) => row.lane === COMMUNICATION && !first);
+  const { first: rank, before } = neighboursOf(run) ?? {};
+  const calls = rows.find(({ row }) => row.lane === COMMUNICATION && row.rank === rank);
   const step = calls && stepOf(run, calls.row);
   const left = xOf(state, run.span + shiftOf(state, number)) + BESIDE;
   const right = state.width - RIGHT - 1;
@@ -62,7 +63,6 @@ export function paintEnlarged(context, state) {
   box(left, right);
   context.fillStyle = state.theme.ink;
   context.textAlign = "left";
-  const { first: rank, before } = neighboursOf(run);
   const closes = before === undefined ? "" : `; rank ${before} sends to rank ${rank}`;
   const words = `step 1 of ${count}, ${Math.round(times)} times as wide${closes}`;
   context.fillText(words, left, state.layout.heads[number].y + 8);
