@@ -3,7 +3,7 @@
 import { strokeOf } from "../figure/colours.js";
 import { line, rect, tag, text, wrapped } from "../figure/markup.js";
 import { least, most } from "../figure/numbers.js";
-import { plot, roundIn } from "../figure/plot.js";
+import { plot, levelsIn } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
 
 const MIB = 2 ** 20;
@@ -121,7 +121,7 @@ const few = (levels) => (levels.length > 4 ? levels.filter((_, k) => k % 2 === 0
 /** Where the axis across and the one up reach, with their numbers. */
 const scalesOf = (caps, across, { low, high }, bound) => [
   [caps[0], caps.at(-1), shown, true, apart(caps, across)],
-  [low, high, seconds, false, few(roundIn(bound, high))],
+  [low, high, seconds, false, few(levelsIn(bound, high))],
 ];
 
 /** The plot in a frame { x, y, wide, tall } of a scene of the picture; under what it says. */
