@@ -50,6 +50,14 @@ const spoken = (entry) => ({
   },
 });
 
+/** A module as a script: what it exports are the properties of one global object. */
+function asGlobal(text, global) {
+  const at = text.lastIndexOf("export{");
+  const exported = text.slice(at + "export{".length, text.lastIndexOf("}")).split(",");
+  const properties = exported.map((each) => each.trim().split(" as ")).map(([own, name]) => `${name ?? own}:${own}`);
+  return `var ${global}=(()=>{${text.slice(0, at)}return{\n${properties.join(",\n")}}})();\n`;
+}
+
 async function bundle(name) {
   const { outputFiles, metafile } = await build({
     entryPoints: [resolve(folder, name)],
@@ -57,8 +65,7 @@ async function bundle(name) {
     bundle: true,
     minify: true,
     lineLimit: 120,
-    format: "iife",
-    globalName: name === `${SHARED}.js` ? SHARED : "labkit",
+    format: "esm",
     charset: "utf8",
     target: ["chrome111", "firefox113", "safari16.4"],
     legalComments: "none",
@@ -67,7 +74,9 @@ async function bundle(name) {
     plugins: [shared(name), spoken(name)],
   });
   const sources = Object.keys(metafile.inputs).map((path) => path.replace(`${SHARED}:`, `${SHARED}/`));
-  return [name, { text: outputFiles[0].text, sources: sources.sort() }];
+  const [{ text }] = outputFiles;
+  const global = name === `${SHARED}.js` ? SHARED : "labkit";
+  return [name, { text: name.endsWith(".js") ? asGlobal(text, global) : text, sources: sources.sort() }];
 }
 
 const entries = readdirSync(folder).filter((name) => /\.(js|css)$/.test(name));

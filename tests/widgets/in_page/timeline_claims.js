@@ -7,7 +7,7 @@ import { hit, nextEdge, snap } from "/js/timeline/edges.js";
 import { layOut } from "/js/timeline/layout.js";
 import { merge } from "/js/timeline/merge.js";
 import { lateRanks } from "/js/timeline/last_ranks.js";
-import { neighboursOf } from "/js/timeline/neighbours.js";
+import { isRing, neighboursOf } from "/js/timeline/neighbours.js";
 import { numbers } from "/js/timeline/numbers.js";
 import { categoryTimes, memoryColumns, shareMatrix } from "/js/timeline/shares.js";
 import { roomForSteps, stepEnds } from "/js/timeline/steps.js";
@@ -304,6 +304,10 @@ test("of alike ranks with rows it is known who sends to the first of them and wh
   const run = { ...runOf(rows, { labels }), alike: [[0, 1, 2, 3, 4]] };
   assert.deepEqual(neighboursOf({ ...run, each: 3 }), { first: 0, last: 2, before: 4, after: 3 });
   assert.equal(neighboursOf({ ...run, each: 1 }), undefined);
+  assert.ok(isRing(run, 0));
+  const two = labels.map((label, k) => (k % 2 ? [...label.slice(0, 3), [1, 0, 3, 4, 2][k >> 1], "", ""] : label));
+  assert.ok(![0, 2].some((rank) => isRing(runOf(rows, { labels: two }), rank))); // 0 and 1, 2 to 4
+  assert.ok(!isRing(runOf([[0, 0, [[0, 1, 0]]]]), 0));
   assert.equal(neighboursOf({ ...run, each: 5 }), undefined); // none is folded
 });
 

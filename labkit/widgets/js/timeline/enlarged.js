@@ -2,13 +2,14 @@
 
 import { COMMUNICATION } from "./kinds.js";
 import { LEFT, RIGHT, pixelOf, shiftOf, xOf } from "./layout.js";
-import { neighboursOf } from "./neighbours.js";
+import { isRing, neighboursOf } from "./neighbours.js";
 import { paintMessage } from "./paint_arrows.js";
 import { eachWide, writeName } from "./paint_marks.js";
 
 const BESIDE = 96; // pixels from the end of the run, where its length stands
 const NARROWEST = 420; // pixels of a step
-const EDGE = 8; // pixels round it
+const EDGE = 8; // pixels after it
+const NAMES = 48; // and before it, for names of ranks
 const BOLD = 1.5; // pixels of an arrow
 
 /** When the first step of a row begins and ends, and how many there are, where each is a send and a receive. */
@@ -51,7 +52,7 @@ export function paintEnlarged(context, state) {
   const right = state.width - RIGHT - 1;
   if (!step || right - left < NARROWEST) return;
   const [from, to, count] = step;
-  const near = zoomed(state, number, [from, to], left + EDGE, right - EDGE);
+  const near = zoomed(state, number, [from, to], left + NAMES, right - EDGE);
   const times = pixelOf(state) / pixelOf(near);
   const [top, bottom] = [rows[0].y - 4, rows.at(-1).y + rows.at(-1).bar + 4];
   const [x0, x1] = [from, to].map((time) => xOf(state, time + shiftOf(state, number)));
@@ -63,9 +64,10 @@ export function paintEnlarged(context, state) {
   box(left, right);
   context.fillStyle = state.theme.ink;
   context.textAlign = "left";
-  const closes = before === undefined ? "" : `; rank ${before} sends to rank ${rank}`;
+  const closes = before !== undefined && isRing(run, rank) ? `; rank ${before} sends to rank ${rank}: a ring` : "";
   const words = `step 1 of ${count}, ${Math.round(times)} times as wide${closes}`;
   context.fillText(words, left, state.layout.heads[number].y + 8);
+  for (const { row, y, bar, first } of rows) if (first) context.fillText(`rank ${row.rank}`, left + 5, y + bar / 2);
   for (const place of rows) paintBars(context, near, place, [from, to]);
   run.flow_from.forEach((source, f) => {
     if (run.start[source] >= from && run.start[source] < to) paintMessage(context, near, number, f, BOLD);

@@ -4,7 +4,7 @@ import { COMMUNICATION } from "./kinds.js";
 
 /** With whom a rank exchanges its first message of these kinds. */
 function peerOf(run, rank, kinds) {
-  const { first = 0, last = 0 } = run.ranks.get(rank).lanes[COMMUNICATION] ?? {};
+  const { first = 0, last = 0 } = run.ranks.get(rank)?.lanes[COMMUNICATION] ?? {};
   for (let i = first; i < last; i++) {
     const [, kind, , peer] = run.labels[run.label[i]];
     if (kinds.test(kind)) return peer;
@@ -20,4 +20,14 @@ export function neighboursOf(run) {
   const [first, last] = [group[0], group[each - 1]];
   const folded = (rank) => (group.indexOf(rank) < each ? undefined : rank);
   return { first, last, before: folded(peerOf(run, first, /recv/)), after: folded(peerOf(run, last, /send/)) };
+}
+
+/** Whether all ranks are one ring, each of which sends its first message to the next. */
+export function isRing(run, rank) {
+  let at = rank;
+  for (let k = 1; k <= run.ranks.size; k++) {
+    at = peerOf(run, at, /send/);
+    if (at === rank) return k === run.ranks.size;
+  }
+  return false;
 }

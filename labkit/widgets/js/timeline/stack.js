@@ -22,7 +22,7 @@ const ROOM_OF_ARROWS = 9;
 const BARE = 3;
 
 /** Pixels of the row of a rank that is seen only for the messages it exchanges. */
-const LOW = 9;
+const LOW = 12;
 const APART = 3; // pixels more under a run's name
 
 /** Pixels of words under a row. */
