@@ -33,7 +33,7 @@ function reachOf({ now, curve }) {
 /** What it says over the plot, in a width: [markup, height]. */
 function headOf({ advice }, y, wide) {
   const [markup, tall] = wrapped(advice, y + 14, BOLD * wide, "plain bold");
-  const what = text(0, y + tall + 17, "step time by bucket cap; at a zigzag its axis is cut", "small grey");
+  const what = text(0, y + tall + 17, "step time by bucket cap (log); at a zigzag its axis is cut", "small grey");
   return [markup + what, tall + HEADS];
 }
 
@@ -124,6 +124,18 @@ const scalesOf = (caps, across, { low, high }, bound) => [
   [low, high, seconds, false, few(levelsIn(bound, high))],
 ];
 
+/** The line through the points; over a cut of the axis, where its slope means nothing, in dashes. */
+function lineOf(curve, high, place) {
+  let [solid, dashed] = ["", ""];
+  curve.forEach((time, k) => {
+    const isCut = k > 0 && time > high !== curve[k - 1] > high;
+    solid += `${k && !isCut ? "L" : "M"}${place(k)}`;
+    if (isCut) dashed += `M${place(k - 1)}L${place(k)}`;
+  });
+  const style = strokeOf(0);
+  return tag("path", { d: solid, style }) + tag("path", { d: dashed, style: `${style} 3 4` });
+}
+
 /** The plot in a frame { x, y, wide, tall } of a scene of the picture; under what it says. */
 export function capPlot(scene, { x, y: top, wide, tall }) {
   const { data, values, now, curve } = scene;
@@ -142,14 +154,13 @@ export function capPlot(scene, { x, y: top, wide, tall }) {
   const isRight = across(caps[curve.indexOf(least(curve))]) > x + wide / 2;
   const bound = up(now.compute);
   const levels = far ? [...new Set(far)].map((time) => text(x - 6, up(time) + 4, seconds(time), "small end")) : [];
-  const path = `M${caps.map((_, k) => place(k).join(" ")).join("L")}`;
   return (
     head +
     line(x, bound, x + wide, bound, "rule", { "stroke-dasharray": "3 3" }) +
     boundWords(frame, bound, isRight) +
     plot(x, y, wide, tall, "", [], ...scalesOf(caps, across, reach, now.compute)) +
     text(x - 6, y + tall + 4, "0", "small end") +
-    tag("path", { d: path, style: strokeOf(0) }) +
+    lineOf(curve, high, (k) => place(k).join(" ")) +
     (far ? cut(x, y - CUT - 7, wide) : "") +
     levels.join("") +
     cut(x, y + tall - CUT - 3, wide) +

@@ -49,12 +49,12 @@ function slidersOf(data, stacks) {
   if (!data.plans && !data.used) {
     sliders.push(choice("registered", "registered", "as used", ["as used", "backwards"]));
   }
-  const late = (share) => (share ? `late by ${round(share)} of backward` : "in time");
+  const late = (share) => (share ? `by ${round(share)} of backward` : "none");
   sliders.push(
     choice("hook", "hook", data.hook, Object.keys(data.hooks)),
     choice("compare", "stack", data.compared, Object.keys(stacks)),
     powers("backward", "backward", data.backward, 1e-4, 10, seconds),
-    slider("late", "slowest rank", data.late, 0, 1, late, 0.05),
+    slider("late", "a late rank", data.late, 0, 1, late, 0.05),
     slider("ranks", "ranks", data.ranks, 2, 64),
     ...linkSliders(data),
   );

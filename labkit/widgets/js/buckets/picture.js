@@ -139,7 +139,7 @@ export function picture(scene, width) {
   if (values.room) return { shareAt, svg: sheet.svg, height: sheet.y + 4 };
   sheet.bounds([
     ["at least", most([now.compute, now.comm]), now.compute < now.comm ? "only sending" : "only computing"],
-    ["actual", now.whole, "these buckets"],
+    ["actual", now.whole, `these buckets, ${seconds(now.whole - now.compute)} more`],
     ["no overlap", now.alone, "first computing, then sending"],
   ]);
   if (data.norms && now.hook.errors) sheet.errors(scene);

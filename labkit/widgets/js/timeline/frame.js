@@ -154,7 +154,7 @@ export function legendOf([run, other], present) {
   const nameOf = (c) => {
     if (c === 0 && present.has(BACKWARD)) return blue;
     const [name] = run.categories[c];
-    if (name === "blocked") return "blocked: waiting";
+    if (name === "blocked") return "blocked: waits, computes nothing";
     return name === "collective" && !other ? `${name}${callsOf(run, c)}` : name;
   };
   const patches = ORDER.filter((c) => present.has(c)).map((c) =>

@@ -48,11 +48,10 @@ function together(run, { row }, waits) {
   return groups;
 }
 
-/** "3 × 30.9 µs", or how long all are where they are not alike. */
+/** "92.8 µs in 3 waits". */
 function wordsOf(group) {
-  const [one, ...others] = group.map(([begin, end]) => timeText(end - begin));
-  if (others.some((time) => time !== one)) return timeText(group.reduce((sum, [a, b]) => sum + b - a, 0));
-  return others.length ? `${group.length} × ${one}` : one;
+  const all = timeText(group.reduce((sum, [begin, end]) => sum + end - begin, 0));
+  return group.length > 1 ? `${all} in ${group.length} waits` : all;
 }
 
 /** A frame round each of the waits, and below how long they are; where that ends, after `least`. */
@@ -96,16 +95,21 @@ export function paintLate(context, state) {
       let end = LEFT;
       for (const group of groups) end = tellWaits(context, state, place, group, end);
     }
-    const first = Math.min(...heights.keys());
-    if (heights.size) tellComers(context, state, xOf(state, first + shiftOf(state, number)), late.at(-1), ranks);
+    const [[, groups] = [0, []]] = told;
+    groups.forEach(([[, end]], k) => {
+      tellComers(context, state, xOf(state, end + shiftOf(state, number)), late.at(-1), comersOf(ranks, k));
+    });
   });
 }
 
-/** Say at the first of the lines who comes, under the row of the last who do. */
-function tellComers(context, state, at, { y, bar, told }, ranks) {
+/** Who comes, and the first time what that means. */
+const comersOf = (ranks, k) =>
+  `rank${ranks.length > 1 ? `s ${ranksText(ranks)} come` : ` ${ranks} comes`}${k ? "" : ": the wait ends"}`;
+
+/** Say at a line who comes, under the row of the last who do. */
+function tellComers(context, state, at, { y, bar, told }, words) {
   if (!told) return;
   const x = Math.round(at);
-  const words = `rank${ranks.length > 1 ? `s ${ranksText(ranks)} come` : ` ${ranks} comes`}: the wait ends`;
   const isRight = x + widthOf(context, state, words) + 8 < state.width - RIGHT;
   if (!isRight && x - widthOf(context, state, words) < LEFT + 8) return;
   context.textAlign = isRight ? "left" : "right";

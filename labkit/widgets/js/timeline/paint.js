@@ -121,8 +121,8 @@ function paintAxis(context, state) {
   else if (isNamed && hasShares(state)) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
 }
 
-/** Whether it stands beside a row how busy it is: of two runs under each other their lengths say what matters. */
-const hasShares = ({ runs, overlay, few }) => !few && (runs.length === 1 || overlay);
+/** Whether it stands beside a row how busy it is: of two runs their lengths matter, with a late rank the waits. */
+const hasShares = ({ runs, overlay, few }) => !few && (overlay || (runs.length === 1 && !lateRanks(runs[0]).length));
 
 /** Names of runs, ranks and lanes, and how busy each row is. */
 function paintRowNames(context, state) {
