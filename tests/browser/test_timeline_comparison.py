@@ -70,8 +70,8 @@ def test_the_title_names_the_cause_as_the_picture_does_and_the_strip_waits_for_a
 
 
 def ring(num_ranks: int, chunk_ms: int) -> Timeline:
-    """Return ranks that send to the next and receive from the one before, all at once, twice."""
-    spans = [(rank, kind, turn) for rank in range(num_ranks) for turn in range(2) for kind in ("isend", "irecv")]
+    """Return ranks that send to the next and receive from the one before, all at once, three times."""
+    spans = [(rank, kind, turn) for rank in range(num_ranks) for turn in range(3) for kind in ("isend", "irecv")]
     peer = [(rank + (1 if kind == "isend" else -1)) % num_ranks for rank, kind, _ in spans]
     sender = [rank if kind == "isend" else at for (rank, kind, _), at in zip(spans, peer, strict=True)]
     flow = [turn * num_ranks + rank for (_, _, turn), rank in zip(spans, sender, strict=True)]
@@ -90,12 +90,16 @@ def test_of_ranks_that_are_alike_and_exchange_messages_three_are_seen_and_with_w
 ) -> None:
     page = opened(ring(8, 3), ring(8, 1), names=("slow", "quick"), is_beside=True)
     rows = "v.state.layout.rows.map(({ run, row }) => [run, row.rank])"
-    assert page.evaluate(f"() => {{ const v = {VIEW}; return {rows}; }}") == [[r, k] for r in (0, 1) for k in range(3)]
+    seen = [[run, rank] for run in (0, 1) for rank in (7, 0, 1, 2, 3)]  # who sends to the first, who hears the last
+    assert page.evaluate(f"() => {{ const v = {VIEW}; return {rows}; }}") == seen
     words = _words(page, tmp_path / "view.svg")
-    assert words.count("▸ ranks 3-7 alike") == 2
-    assert words.count("each rank: 2 × 2 MB in, 2 × 2 MB out") == 1 and "to rank 1, from rank 7" in words
+    assert words.count("▸ ranks 4-6 alike") == 2
+    assert words.count("each rank: 3 × 2 MB in, 3 × 2 MB out") == 1
+    (enlarged,) = [each for each in words if each.startswith("step 1 of 3, ")]
+    assert enlarged.endswith(" times as wide; rank 7 sends to rank 0: a ring")
+    assert words.count("irecv ← 7") == 2 * 3 + 1  # of each run its calls, which hide the sends, and what is enlarged
     after = "() => { const { state, canvas } = VIEW; const { y } = state.layout.rows.at(-1); const { data } = "
-    after += "canvas.getContext('2d').getImageData(canvas.width - 180, y * state.ratio + 3, 100, 1);"
+    after += "canvas.getContext('2d').getImageData((canvas.width - 178) / 3 + 134, y * state.ratio + 3, 70, 1);"
     after += "return new Set(data.filter((each, at) => at % 4 === 0)).size + data[0] }"
     assert page.evaluate(after.replace("VIEW", VIEW)) == 256  # all white: where a run has ended it is not idle
     page.press("canvas", "f")
@@ -137,7 +141,7 @@ def test_two_runs_are_told_apart_in_numbers_strip_cursor_table_and_files(opened:
     assert ranks == ["before 0"] * 2 + ["after 0"] * 2
 
     words = _words(page, tmp_path / "view.svg")
-    assert {"before", "after", "busy"} <= set(words) and "ratio" not in words
+    assert {"before", "after"} <= set(words) and not {"ratio", "busy"} & set(words)
     open_more(page)
     with page.expect_download() as download:
         page.select_option("select[aria-label=Export]", "Chrome trace")

@@ -161,7 +161,7 @@ def test_shares_are_painted_numbers_agree_and_keys_stay_in_the_widget(lab: Lab) 
 
     # Two runs on one axis.
     page.locator(f"{WIDGET} >> nth=1").scroll_into_view_if_needed()
-    assert _view(lab, "v.state.layout.rows.length", 1) == 8
+    assert _view(lab, "v.state.layout.rows.length", 1) == 7  # without the lane of a rank that computes next to nothing
     second = page.locator(f"{WIDGET} >> nth=1")
     open_more(second)
     second.locator("select[aria-label='align the runs at']").select_option("end")

@@ -6,9 +6,11 @@ import { decode } from "/js/timeline/columns.js";
 import { hit, nextEdge, snap } from "/js/timeline/edges.js";
 import { layOut } from "/js/timeline/layout.js";
 import { merge } from "/js/timeline/merge.js";
-import { lateRanks } from "/js/timeline/late.js";
+import { lateRanks } from "/js/timeline/last_ranks.js";
+import { isRing, neighboursOf } from "/js/timeline/neighbours.js";
 import { numbers } from "/js/timeline/numbers.js";
 import { categoryTimes, memoryColumns, shareMatrix } from "/js/timeline/shares.js";
+import { roomForSteps, stepEnds } from "/js/timeline/steps.js";
 import { stripOf, stripShares } from "/js/timeline/strips.js";
 import { tilesOf } from "/js/timeline/tiles.js";
 import { bytesText, percentText, tickStep, timeText, titleOf } from "/js/timeline/words.js";
@@ -184,21 +186,26 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   ]);
   assert.deepEqual(told([long, sending(4, 80)]), [["length", "100 ns → 80 ns"]]); // the same in both is no reason
   const less = { ...sending(8, 80), blocked: 0, blockedShare: 0 };
-  assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → none"]);
+  assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → 0"]);
+  const alone = [{ ...long, waiting: [0, 1, 3], areNamed: true }, less]; // the one run in which ranks wait says which
+  assert.deepEqual(told(alone)[1], ["waiting, each of ranks 0, 1, 3", "22.7 ns → 0"]);
   const narrow = [
     { ...long, busiest: 60 },
     { ...sending(4, 80), busiest: 45 },
   ];
-  assert.deepEqual(told(narrow)[1], ["time the busiest rank spends moving bytes", "60 ns → 45 ns"]);
+  assert.deepEqual(told(narrow)[1], ["moving bytes, the busiest rank", "60 ns → 45 ns"]);
   assert.equal(told([narrow[0], { ...narrow[1], busiest: 55 }]).length, 1);
   assert.equal(told([sending(1, 100)])[1][0], "waiting: 17 % of the time");
   const some = { ...long, waiting: [0, 1, 3], areNamed: true }; // of those that wait, as the title says it
   assert.deepEqual(told([some])[1], ["waiting, each of ranks 0, 1, 3: 23 % of the time", "22.7 ns"]);
+  const titled = { ...some, title: "The others wait 23 % of the time" }; // one number once, but of another part of it
+  assert.equal(told([titled])[1][0], "waiting, each of ranks 0, 1, 3");
+  assert.ok(told([titled], true)[1][0].endsWith(": 23 % of the time"));
   assert.equal(told([some]).length, 2); // exposed of all ranks would add up with it to what is no whole
   const asked = { ...some, areNamed: false };
   assert.equal(told([asked])[1][0], "waiting, mean of the 3 of 4 ranks that wait: 23 % of the time");
   const unlike = { ...some, areAlike: false, steps: 2 };
-  assert.equal(told([unlike])[0][0], "length: 2 steps, 50 ns each");
+  assert.equal(told([unlike])[0][0], "length: 2 steps, 50 ns a step");
   assert.equal(told([unlike])[1][0], "waiting, mean of ranks 0, 1, 3: 23 % of the time, 11.3 ns a step");
   const [[label, , length]] = tilesOf([long, sending(4, 80)], false, ["H100", "A100"]);
   assert.deepEqual([label, length], ["length: H100 → A100", "100 ns → 80 ns"]);
@@ -234,6 +241,74 @@ test("a lane in which no rank is for half a percent of the time is thin, and the
       [1, 0, 16, true],
     ],
   );
+});
+
+test("beside another run a lane of next to nothing is left out, where its rank has another", () => {
+  const rows = [
+    [0, 0, [[0, 1, 0]]],
+    [0, 1, [[100, 900, 1]]],
+    [1, 0, [[0, 1, 0]]],
+    [2, 0, [[0, 900, 0]]],
+  ];
+  const run = () => runOf(rows, { span: 1000 });
+  const state = { runs: [run(), run()], tall: 1, memory: false, folded: true, room: 640, width: 900 };
+  const seen = layOut(state).rows.map(({ run: number, row, bar }) => [number, row.rank, row.lane, bar]);
+  const each = (number) => [
+    [number, 0, 1, 16],
+    [number, 1, 0, 3],
+    [number, 2, 0, 16],
+  ];
+  assert.deepEqual(seen, [...each(0), ...each(1)]);
+});
+
+test("steps are named where all ranks end them together", () => {
+  const labels = [
+    ["op", "op", 0, -1, "", ""],
+    ["optimizer", "span", 0, -1, "", ""],
+  ];
+  const steps = (late) =>
+    runOf(
+      [0, 1].flatMap((rank) => [
+        [rank, 0, [[0, 300, 0]]],
+        [
+          rank,
+          3,
+          [
+            [90, 100 + rank * late, 1],
+            [190, 200, 1],
+            [290, 300, 1],
+          ],
+        ],
+      ]),
+      { labels },
+    );
+  assert.deepEqual(stepEnds(steps(0)), [100, 200, 300]);
+  const roomOf = (run, few = 0) => roomForSteps({ runs: [run], few });
+  assert.ok(roomOf(steps(0)) > 0 && roomOf(steps(4)) > 0);
+  assert.equal(roomOf(steps(0), 3), 0); // a slide has no room
+  assert.equal(roomOf(steps(9)), 0); // there a line would be wrong for one of the ranks
+});
+
+test("of alike ranks with rows it is known who sends to the first of them and who receives from the last", () => {
+  const labels = Array.from({ length: 10 }, (_, k) => (k % 2 ? ["isend", "isend"] : ["irecv", "irecv"])).map(
+    ([name, kind], k) => [name, kind, 1, ((k >> 1) + (k % 2 ? 1 : 4)) % 5, "", ""],
+  );
+  const rows = [0, 1, 2, 3, 4].map((rank) => [
+    rank,
+    1,
+    [
+      [0, 9, 2 * rank],
+      [0, 5, 2 * rank + 1],
+    ],
+  ]);
+  const run = { ...runOf(rows, { labels }), alike: [[0, 1, 2, 3, 4]] };
+  assert.deepEqual(neighboursOf({ ...run, each: 3 }), { first: 0, last: 2, before: 4, after: 3 });
+  assert.equal(neighboursOf({ ...run, each: 1 }), undefined);
+  assert.ok(isRing(run, 0));
+  const two = labels.map((label, k) => (k % 2 ? [...label.slice(0, 3), [1, 0, 3, 4, 2][k >> 1], "", ""] : label));
+  assert.ok(![0, 2].some((rank) => isRing(runOf(rows, { labels: two }), rank))); // 0 and 1, 2 to 4
+  assert.ok(!isRing(runOf([[0, 0, [[0, 1, 0]]]]), 0));
+  assert.equal(neighboursOf({ ...run, each: 5 }), undefined); // none is folded
 });
 
 test("bytes are those of the calls that begin in the window", () => {
@@ -492,7 +567,7 @@ test("a headline that says who comes last marks them, and why where they compute
   const found = numbers(run, 0, 60);
   assert.deepEqual(found.slower, { ranks: [2], compute: 50, others: 20 });
   const [, , [label, , value]] = tilesOf([{ ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1] }], false);
-  assert.deepEqual([label, value], ["computing, rank 2: 50 ns, the others 20 ns", "2.5 times as long"]);
+  assert.deepEqual([label, value], ["computing: 50 ns, the others 20 ns", "rank 2: 2.5 times as long"]);
   assert.equal(numbers(runOf(rows, { span: 60, title: "" }), 0, 60).slower, undefined);
 });
 

@@ -1,32 +1,53 @@
 // Step time over the bucket cap: from what computing alone takes to what a step without overlap takes.
 
 import { strokeOf } from "../figure/colours.js";
-import { line, tag, text } from "../figure/markup.js";
+import { line, rect, tag, text, wrapped } from "../figure/markup.js";
 import { least, most } from "../figure/numbers.js";
-import { plot } from "../figure/plot.js";
+import { plot, levelsIn } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
 
 const MIB = 2 ** 20;
-const BELOW = 0.2; // of the plot's height, under the lower bound, for words
+const BELOW = 0.3; // of the plot's height, under the lower bound, for words
+const NEAR = 0.15; // of it, by which the slowest may lie above a step without overlap and still be on its scale
+const ABOVE = 40; // pixels above a cut of the axis, for what is far slower
+const CUT = 10; // pixels of a cut
+const HEADS = 28; // pixels under what is said over the plot
+const BOLD = 0.8; // of the letters in a line that are not bold
 const LETTER = 6; // pixels
 const ROOM = 130; // from the picture's edge to the middle of words
 const ROOMY = 600; // pixels of a plot with words at its ends
 const mib = (cap) => `${Number(cap.toPrecision(3))} MiB`;
 
-/** From where to where the plot reaches: the step that only computes, and the one without overlap or the slowest. */
+/**
+ * From where to where the plot reaches: the step that only computes, and the one without overlap or the slowest; and
+ * from where to where what is far slower than that, which stands above a cut.
+ */
 function reachOf({ now, curve }) {
   const low = now.compute;
-  const high = most([least([most(curve), now.alone]), least(curve), now.whole, low * 1.01]);
-  return [low - BELOW * (high - low), high];
+  const usual = most([least([most(curve), now.alone]), least(curve), now.whole, low * 1.01]);
+  const high = most([usual, ...curve.filter((time) => time <= usual + NEAR * (usual - low))]);
+  const far = curve.filter((time) => time > high);
+  return { low: low - BELOW * (high - low), high, far: far.length ? [least(far), most(far)] : undefined };
 }
 
+/** What it says over the plot, in a width: [markup, height]. */
+function headOf({ advice }, y, wide) {
+  const [markup, tall] = wrapped(advice, y + 14, BOLD * wide, "plain bold");
+  const what = text(0, y + tall + 17, "step time by bucket cap (log); at a zigzag its axis is cut", "small grey");
+  return [markup + what, tall + HEADS];
+}
+
+/** Pixels of the plot in all, without the numbers under it. */
+export const capsTall = (scene, { x, y, wide, tall }) =>
+  tall + headOf(scene, y, x + wide)[1] + (reachOf(scene).far ? ABOVE + CUT : 0);
+
 /** Why a curve is flat at either end, where it is. */
-function endWords({ sizes, curve, counts }, { x, y, wide }, at) {
+function endWords({ sizes, curve, counts }, { x, wide }, at) {
   if (wide < ROOMY) return "";
   const isFlat = (one, other) => Math.abs(curve.at(one) / curve.at(other) - 1) < 1e-9;
   let svg = "";
   if (counts[0] === sizes.length && isFlat(0, 1)) {
-    svg += text(x + 10, y + 30, "a bucket for each tensor, each with its latency", "small grey");
+    svg += text(x + 10, at(curve[0]) + 16, "a bucket for each tensor, each with its latency", "small grey");
   }
   if (counts.at(-1) === 1) {
     svg += text(
@@ -39,14 +60,15 @@ function endWords({ sizes, curve, counts }, { x, y, wide }, at) {
   return svg;
 }
 
-/** A dot where a cap can be chosen; above the plot's end a head that points there, with its time. */
-function dot([cx, cy], { above, isBest, isFirst }, told) {
-  const looks = { fill: "currentColor", style: "fill:currentColor", ...told };
-  if (above) {
-    const words = isFirst ? text(cx + 8, cy + 7, above, "small") : text(cx - 8, cy + 7, above, "small end");
-    return tag("path", { d: `M${cx - 4} ${cy + 6}h8l-4 -7z`, ...looks }) + words;
-  }
-  return tag("circle", { cx, cy, r: isBest ? 5 : 2.5, ...looks });
+/** A dot where a cap can be chosen. */
+const dot = ([cx, cy], isBest, told) =>
+  tag("circle", { cx, cy, r: isBest ? 5 : 2.5, fill: "currentColor", style: "fill:currentColor", ...told });
+
+/** Where an axis is cut: ground over what crosses it, with two zigzags. */
+function cut(x, y, wide) {
+  const zigzag = (at) => tag("path", { d: `M${x} ${at}${"l5 -4l5 4".repeat(Math.floor(wide / 10))}`, class: "edge" });
+  const ground = rect(x - 2, y, wide + 4, CUT, { style: "fill:var(--lk-ground, Canvas)" });
+  return ground + zigzag(y + 4) + zigzag(y + CUT);
 }
 
 /** What this cap costs, on the side of the best one, where the curve is lower; less of it where that is near. */
@@ -57,40 +79,27 @@ function ownWords(x, y, long, short, away) {
 }
 
 /** The points: those that can be chosen, this one hollow, the best full, and both named off the curve. */
-function points({ data, curve }, at, place, { high, bound, wide }) {
+function points({ data, curve }, at, place, { bound, wide }) {
   const best = curve.indexOf(least(curve));
   const named = (k) => `${mib(data.caps[k] / MIB)}, ${seconds(curve[k])}`;
   return data.caps.map((cap, k) => {
     const [cx, cy] = place(k);
     const told = { "data-cap": cap, "data-tip": named(k) };
-    const isAbove = curve[k] > high;
-    const above = isAbove && (wide < ROOMY ? " " : seconds(curve[k]));
-    let svg = k === at && !isAbove ? "" : dot([cx, cy], { above, isBest: k === best, isFirst: k === 0 }, told);
-    if (k === at && k !== best) svg += ownWords(cx, cy - 10, named(k), seconds(curve[k]), cx - place(best)[0]);
+    if (k === at && k !== best) {
+      const hollow = tag("circle", { cx, cy, r: 4.5, style: `${strokeOf(0)};fill:var(--lk-ground, Canvas)`, ...told });
+      return hollow + ownWords(cx, cy - 10, named(k), seconds(curve[k]), cx - place(best)[0]);
+    }
+    const svg = dot([cx, cy], k === best, told);
     if (k !== best) return svg;
     const under = cy + 17 > bound - 3 ? bound + 14 : cy + 17; // not across the dashed line
-    return svg + text(Math.max(cx, ROOM), under, `best: ${named(k)}`, "small middle bold");
-  });
-}
-
-/** The pieces of the curve that are seen whole, and of one that leaves the plot the part up to there. */
-function pieces(all, high) {
-  return all.slice(1).flatMap(([u, v], k) => {
-    const [before, was] = all[k];
-    if (v > high && was > high) return [];
-    const cut = (one, level, other, to) => [
-      Math.exp(Math.log(one) + ((high - level) / (to - level)) * Math.log(other / one)),
-      high,
-    ];
-    const ends = [was > high ? cut(before, was, u, v) : [before, was], v > high ? cut(u, v, before, was) : [u, v]];
-    return [ends];
+    return svg + text(Math.min(Math.max(cx, ROOM), ROOM + wide), under, `best: ${named(k)}`, "small middle bold");
   });
 }
 
 /** What the dashed line is, at the end where the best cap is not. */
-function boundWords({ x, wide }, y, time, isRight) {
+function boundWords({ x, wide }, y, isRight) {
   if (wide < ROOMY) return "";
-  return text(isRight ? x + 6 : x + wide, y + 14, `only computing: ${time}`, isRight ? "small grey" : "small grey end");
+  return text(isRight ? x + 6 : x + wide, y + 14, "only computing", isRight ? "small grey" : "small grey end");
 }
 
 const shown = (cap) => String(Number(cap.toPrecision(2)));
@@ -106,38 +115,57 @@ function apart(caps, across) {
   });
 }
 
-/** What the plot shows, and what its marks mean. */
-const headOf = (curve, high) =>
-  `step time by bucket cap; ● best, ◯ this cap${curve.some((time) => time > high) ? ", ▲ above the scale" : ""}`;
+/** At most four of some levels, for words have room between them. */
+const few = (levels) => (levels.length > 4 ? levels.filter((_, k) => k % 2 === 0) : levels);
 
-/** The plot in a frame { x, y, wide, tall } of a scene of the picture. */
-export function capPlot(scene, frame) {
+/** Where the axis across and the one up reach, with their numbers. */
+const scalesOf = (caps, across, { low, high }, bound) => [
+  [caps[0], caps.at(-1), shown, true, apart(caps, across)],
+  [low, high, seconds, false, few(levelsIn(bound, high))],
+];
+
+/** The line through the points; over a cut of the axis, where its slope means nothing, in dashes. */
+function lineOf(curve, high, place) {
+  let [solid, dashed] = ["", ""];
+  curve.forEach((time, k) => {
+    const isCut = k > 0 && time > high !== curve[k - 1] > high;
+    solid += `${k && !isCut ? "L" : "M"}${place(k)}`;
+    if (isCut) dashed += `M${place(k - 1)}L${place(k)}`;
+  });
+  const style = strokeOf(0);
+  return tag("path", { d: solid, style }) + tag("path", { d: dashed, style: `${style} 3 4` });
+}
+
+/** The plot in a frame { x, y, wide, tall } of a scene of the picture; under what it says. */
+export function capPlot(scene, { x, y: top, wide, tall }) {
   const { data, values, now, curve } = scene;
-  const { x, y, wide, tall } = frame;
   const at = data.caps.indexOf(values.cap);
   const caps = data.caps.map((cap) => cap / MIB);
   const [from, to] = [caps[0], caps.at(-1)];
-  const [low, high] = reachOf(scene);
-  const up = (time) => y + tall * (1 - Math.min((time - low) / (high - low), 1));
+  const reach = reachOf(scene);
+  const { low, high, far } = reach;
+  const [head, down] = headOf(scene, top, x + wide);
+  const y = top + down + (far ? ABOVE + CUT : 0);
+  const frame = { x, y, wide, tall };
+  const inFar = (time) => top + down + 6 + ((far[1] - time) / (far[1] - far[0]) || 0) * (ABOVE - 26);
+  const up = (time) => (time > high ? inFar(time) : y + tall * (1 - (time - low) / (high - low)));
   const across = (cap) => x + wide * (from < to ? Math.log(cap / from) / Math.log(to / from) : 0);
-  const seen = pieces(
-    curve.map((time, k) => [caps[k], time]),
-    high,
-  );
-  const mark = curve[at] <= high ? [[[], strokeOf(0), {}, [caps[at], curve[at]]]] : [];
-  const curves = [...seen.map((piece) => [piece, strokeOf(0)]), ...mark];
+  const place = (k) => [across(caps[k]), up(curve[k])];
   const isRight = across(caps[curve.indexOf(least(curve))]) > x + wide / 2;
-  const scales = [
-    [from, to, shown, true, apart(caps, across)],
-    [low, high, seconds],
-  ];
   const bound = up(now.compute);
+  const levels = far ? [...new Set(far)].map((time) => text(x - 6, up(time) + 4, seconds(time), "small end")) : [];
   return (
+    head +
     line(x, bound, x + wide, bound, "rule", { "stroke-dasharray": "3 3" }) +
-    boundWords(frame, bound, seconds(now.compute), isRight) +
-    plot(x, y, wide, tall, headOf(curve, high), curves, ...scales) +
+    boundWords(frame, bound, isRight) +
+    plot(x, y, wide, tall, "", [], ...scalesOf(caps, across, reach, now.compute)) +
+    text(x - 6, y + tall + 4, "0", "small end") +
+    lineOf(curve, high, (k) => place(k).join(" ")) +
+    (far ? cut(x, y - CUT - 7, wide) : "") +
+    levels.join("") +
+    cut(x, y + tall - CUT - 3, wide) +
     text(0, y + tall + 16, "cap, MiB", "small grey") +
     endWords(scene, frame, up) +
-    points(scene, at, (k) => [across(caps[k]), up(curve[k])], { high, bound, wide }).join("")
+    points(scene, at, place, { bound, wide }).join("")
   );
 }

@@ -11,6 +11,7 @@ import { stepOf } from "./step.js";
 const FIRSTS = [0, 2 ** 17, 2 ** 20];
 const ONE_BUCKET = 1e18;
 const WORTH = 0.005; // of a step: what saves less saves nothing in words
+const round = (share) => `${Number((100 * share).toPrecision(3))} %`;
 const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
 function mib(size) {
@@ -48,12 +49,12 @@ function slidersOf(data, stacks) {
   if (!data.plans && !data.used) {
     sliders.push(choice("registered", "registered", "as used", ["as used", "backwards"]));
   }
-  const late = (share) => `${percent(share)} of backward`;
+  const late = (share) => (share ? `by ${round(share)} of backward` : "none");
   sliders.push(
     choice("hook", "hook", data.hook, Object.keys(data.hooks)),
     choice("compare", "stack", data.compared, Object.keys(stacks)),
     powers("backward", "backward", data.backward, 1e-4, 10, seconds),
-    slider("late", "slowest rank is late by", data.late, 0, 1, late, 0.05),
+    slider("late", "a late rank", data.late, 0, 1, late, 0.05),
     slider("ranks", "ranks", data.ranks, 2, 64),
     ...linkSliders(data),
   );
@@ -94,14 +95,20 @@ function numbersOf({ data, now, stacked }) {
   ];
 }
 
-/** How much of the communication backward hides, and what another cap would save. */
-function claim({ data, values, now: { plan, comm, exposed, whole }, curve }) {
+/** How much of the communication backward hides. */
+function claim({ now: { plan, comm, exposed } }) {
   const many = plan.length === 1 ? "1 bucket: backward" : `${plan.length} buckets: backward`;
-  const hidden = `${many} hides ${percent(comm && 1 - exposed / comm)} of ${seconds(comm)} of communication`;
+  return `${many} hides ${round(comm && 1 - exposed / comm)} of ${seconds(comm)} of communication`;
+}
+
+/** Which cap is best, and what it would save. */
+function advice({ data, values, now: { whole }, curve }) {
   const best = curve.indexOf(least(curve));
+  const name = `Of these caps ${mib(data.caps[best])} is best`;
   const saved = whole - curve[best];
-  if (values.room || data.caps.indexOf(values.cap) < 0 || saved < WORTH * whole) return hidden;
-  return `${hidden}; the best cap, ${mib(data.caps[best])}, saves ${seconds(saved)} (${percent(saved / whole)}) a step`;
+  if (data.caps.indexOf(values.cap) < 0 || values.cap === data.caps[best]) return name;
+  if (saved < WORTH * whole) return `${name}; ${mib(values.cap)} is within ${part(WORTH)}`;
+  return `${name}: a step takes ${seconds(saved)} (${part(saved / whole)}) less than with ${mib(values.cap)}`;
 }
 
 /** What is wrong with the plan; else the bucket that was sent last; in the end what the step costs. */
@@ -172,12 +179,12 @@ export function bucketExplorer(data) {
     title: "Buckets",
     source: data.source,
     begin: 1e9,
-    stepLabel: "bucket",
+    stepLabel: "buckets sent",
     told: 0, // the picture and its title say what matters
     main: ["cap", "bandwidth", "late"],
     sliders: slidersOf(data, stacks),
     steps: (values) => stepOf(data, values).plan.length,
-    stepName: (values, step) => `${step} of ${stepOf(data, values).plan.length} sent`,
+    stepName: (values, step) => `${step} of ${stepOf(data, values).plan.length}`,
     hover({ mark }) {
       const before = lit;
       lit = mark.closest("[data-link]")?.dataset.link;
@@ -190,7 +197,7 @@ export function bucketExplorer(data) {
     draw(values, step, width) {
       const isFaded = (k, link, isMain) => (isMain && k >= step) || (lit && lit !== link + k);
       const scene = sceneOf(data, stacks, values, isFaded);
-      seen = picture(scene, width);
+      seen = picture({ ...scene, advice: advice(scene) }, width);
       return {
         svg: seen.svg,
         height: seen.height,

@@ -5,12 +5,12 @@ import { bar, holds, stripes, text } from "../figure/markup.js";
 import { most } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
-import { capPlot } from "./caps.js";
+import { capPlot, capsTall } from "./caps.js";
 import { lost } from "./plan.js";
 import { bucketEdges, gradientStrip, modelRow, rankRow } from "./rows.js";
 
 const LEFT = 74;
-const TALL = 120; // pixels of the plot over the caps
+const TALL = 140; // pixels of the plot over the caps
 const GREYS = ["line", "quiet", "line"].map(hue); // no colour of a phase or of a bucket
 const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
@@ -29,9 +29,7 @@ class Sheet {
     this.scene = { ...scene, width, x: (time) => LEFT + (time / this.end) * this.wide };
     this.y = 20;
     this.svg =
-      stripes(1) +
-      text(0, 12, "in backward order; width: bytes; colour: its bucket", "small grey") +
-      text(0, 35, "gradients");
+      stripes(1) + text(0, 12, "made in backward; width: bytes, and so time", "small grey") + text(0, 35, "gradients");
   }
 
   strip(step, link, tall) {
@@ -86,7 +84,7 @@ class Sheet {
 
   /** Between what times of [name, time, why] this step lies. */
   bounds(times) {
-    this.svg += text(0, this.y + 6, "step time", "small grey");
+    this.svg += text(0, this.y + 6, "step time, on the axis above", "small grey");
     this.y += 12;
     times.forEach(([name, time, why], k) => {
       const width = this.scene.x(time) - LEFT;
@@ -98,7 +96,7 @@ class Sheet {
       if (holds(width, words)) this.svg += text(LEFT + width - 6, this.y + 11, words, "small end", ink(GREYS[k]));
       this.y += 16;
     });
-    this.y += 30;
+    this.y += 18;
   }
 
   /** What a lossy hook loses of each bucket. */
@@ -119,9 +117,9 @@ class Sheet {
 
   /** Step time over the cap, in its own frame. */
   caps(scene) {
-    this.y += 16;
-    this.svg += capPlot(scene, { x: LEFT, y: this.y, wide: this.wide, tall: TALL });
-    this.y += TALL;
+    const frame = { x: LEFT, y: this.y, wide: this.wide, tall: TALL };
+    this.svg += capPlot(scene, frame);
+    this.y += capsTall(scene, frame);
   }
 }
 
@@ -141,7 +139,7 @@ export function picture(scene, width) {
   if (values.room) return { shareAt, svg: sheet.svg, height: sheet.y + 4 };
   sheet.bounds([
     ["at least", most([now.compute, now.comm]), now.compute < now.comm ? "only sending" : "only computing"],
-    ["actual", now.whole, "these buckets"],
+    ["actual", now.whole, `these buckets, ${seconds(now.whole - now.compute)} more`],
     ["no overlap", now.alone, "first computing, then sending"],
   ]);
   if (data.norms && now.hook.errors) sheet.errors(scene);
@@ -150,6 +148,6 @@ export function picture(scene, width) {
   return {
     shareAt,
     svg: sheet.svg + (wrong ? text(0, sheet.y + 38, wrong, "bad") : ""),
-    height: sheet.y + (wrong ? 46 : 26),
+    height: sheet.y + (wrong ? 46 : 20),
   };
 }

@@ -1,6 +1,6 @@
 // Rows of the bucket explorer: gradients in their buckets' colours, ranks with what they compute and send.
 
-import { hue, letterOf, tintOf } from "../figure/colours.js";
+import { hue, ink, letterOf, tintOf } from "../figure/colours.js";
 import { bar, faint, holds, line, rect, text } from "../figure/markup.js";
 import { most, sum } from "../figure/numbers.js";
 import { bytes, seconds } from "../figure/units.js";
@@ -11,6 +11,9 @@ const COMPUTE = {
   B: ["backward", hue("backward")],
   O: ["optimizer", hue("optimizer")],
 };
+
+const LETTERED = 20; // pixels of a strip that has letters
+const ROOM = 20; // pixels of a bucket in it
 
 export { tintOf as fillOf };
 
@@ -39,7 +42,8 @@ function shares(sizes, used) {
 export function gradientStrip({ plan, times, used, begin, backward }, link, tall, y, scene) {
   const bucketOf = new Map(plan.flatMap((bucket, k) => bucket.map((parameter) => [parameter, k])));
   const { x, sizes, isFaded } = scene;
-  return shares(sizes, used)
+  const all = shares(sizes, used);
+  const cells = all
     .map(({ parameter, from, to }) => {
       const k = bucketOf.get(parameter);
       const isAlone = k === undefined;
@@ -57,6 +61,26 @@ export function gradientStrip({ plan, times, used, begin, backward }, link, tall
       return rect(left, y, right - left, tall, looks, title) + line(right, y + tall, right, y + tall + 8, "soft");
     })
     .join("");
+  return (
+    cells + (tall < LETTERED ? "" : lettersOf(plan, all, (share) => x(begin + share * backward), y + tall / 2 + 4))
+  );
+}
+
+/** The letter of each bucket in the middle of its gradients, where these lie side by side and have room. */
+function lettersOf(plan, all, at, y) {
+  const letter = (bucket, k) => {
+    const own = all.filter(({ parameter }) => bucket.includes(parameter));
+    if (!own.length) return "";
+    const [left, right] = [at(own[0].from), at(own.at(-1).to)];
+    const isOne = all.indexOf(own.at(-1)) - all.indexOf(own[0]) === own.length - 1;
+    if (!isOne || right - left < ROOM) return "";
+    const middle = (left + right) / 2;
+    return (
+      rect(middle - 7, y - 12, 14, 15, { fill: tintOf(k) }) +
+      text(middle, y, letterOf(k), "small middle", ink(tintOf(k)))
+    );
+  };
+  return plan.map(letter).join("");
 }
 
 /** Where each bucket ends in the strip of gradients, to take hold of; nowhere if buckets lie in another order. */

@@ -34,7 +34,7 @@ function shareOn([from, to, , logarithmic], value) {
 }
 
 /** Round numbers between two, at most six. */
-function between(from, to) {
+export function levelsIn(from, to) {
   const [, step = to] = ticks(to - from, 5);
   const first = Math.ceil(from / step - 1e-9);
   return range(Math.floor(to / step + 1e-9) - first + 1).map((k) => (first + k) * step);
@@ -46,7 +46,7 @@ function marksOn([from, to, , logarithmic, marks], length, room) {
   const apart = logarithmic ? length / Math.log10(to / from) : 0; // pixels of a power of ten
   const times = apart * Math.log10(2) > room ? [1, 2, 5] : [1];
   const powers = () => range(40).flatMap((k) => times.map((digit) => digit * 10 ** (k - 20)));
-  const round = logarithmic ? powers().filter((_, k) => apart > room || k % 2) : between(from, to);
+  const round = logarithmic ? powers().filter((_, k) => apart > room || k % 2) : levelsIn(from, to);
   return round.filter((value) => value >= from * 0.999 && value <= to * 1.001);
 }
 
@@ -86,7 +86,7 @@ export function plot(x, y, width, height, title, curves, across, up) {
     return name && last ? [[place(last)[1], name, style]] : [];
   });
   const named = namesAt(ends, x + width, y, y + height);
-  const heading = text(0, y - 10, title, "small grey", squeezed(title, x + width));
+  const heading = title && text(0, y - 10, title, "small grey", squeezed(title, x + width));
   return (
     heading + levels.join("") + line(x, y + height, x + width, y + height) + columns.join("") + drawn.join("") + named
   );

@@ -73,7 +73,7 @@ function alignAtFocus(view) {
   const { runs, focus } = view.state;
   const [run, other] = runs;
   if (!focus || focus.run !== 0) {
-    view.say("First select an event of the first run, with the mouse or the arrow keys.");
+    view.say("First select an event of the first run, by mouse or keys.");
     return;
   }
   const [name] = run.labels[run.label[focus.event]];

@@ -7,6 +7,7 @@ import { unsplit } from "./unsplit.js";
 import { isForward } from "./forward.js";
 import { REGION } from "./kinds.js";
 import { asCluster } from "./layout.js";
+import { bytesText } from "./words.js";
 
 const KEYS = [
   ["← →", "previous, next event in the row"],
@@ -32,7 +33,7 @@ const KEYS = [
   ["?", "this help"],
 ];
 const POINTER =
-  "Drag to measure (the ends snap to the edges of events), Shift+drag to move, double-click an event to zoom to it. " +
+  "Drag to measure (ends snap to events), Shift+drag to move, double-click an event to zoom to it. " +
   "Ctrl or Cmd+wheel zooms, the wheel alone once the picture has the focus; Alt+wheel makes rows taller. Drag the " +
   "strip below to move, its edges to zoom.";
 const FORMATS = ["PNG", "SVG", "HTML", "Chrome trace"];
@@ -63,9 +64,9 @@ function switches(key) {
     arrows: key("Arrows", "a", "messages from send to receive"),
     cluster: key("Cluster", "r", "one row per rank: work, and thin beneath it communication"),
     streams: key("Streams", "s", "a row for each stream of a device"),
-    spans: key("Spans", "n", "brackets of stretches of time whose names the colours tell, too"),
+    spans: key("Spans", "n", "brackets whose names the colours tell, too"),
     memory: key("Memory", "y", "what each rank held in memory over time"),
-    table: key("Table", "t", "numbers and events in view as a table"),
+    table: key("Table", "t", "numbers and events as a table"),
   };
 }
 
@@ -128,7 +129,6 @@ const BACKWARD = 1;
 /** A mark that is no bar: its name as painters know it, what it looks like, and what it means. */
 const MARKS = [
   ["exposed", "▁", "exposed: no computing hides it"],
-  ["late", "┆", "the last rank comes: the wait ends"],
   ["other", "■", "other compute"],
   ["message", "↗", "message"],
   ["early", "↗", "message that arrives before it left"],
@@ -137,10 +137,26 @@ const MARKS = [
   ["clock", "├┤", "how far clocks may be off"],
 ];
 
+/** ": all_reduce of 6 MB", where all calls of a category are alike. */
+function callsOf({ labels, label, bytes }, c) {
+  const which = labels.flatMap(([, , category], k) => (category === c ? [k] : []));
+  const names = new Set(which.map((k) => labels[k][0]));
+  if (names.size !== 1) return "";
+  const sizes = new Set();
+  for (let i = 0; i < label.length && sizes.size < 2; i++) if (which.includes(label[i])) sizes.add(bytes[i]);
+  const [size] = sizes;
+  return `: ${[...names][0]}${sizes.size === 1 && size > 0 ? ` of ${bytesText(size)}` : ""}`;
+}
+
 /** An entry for all that may be drawn: categories, emptiness, and marks over the bars. */
 export function legendOf([run, other], present) {
   const blue = isForward(run) ? "forward" : "forward, other compute";
-  const nameOf = (c) => (c === 0 && present.has(BACKWARD) ? blue : run.categories[c][0]);
+  const nameOf = (c) => {
+    if (c === 0 && present.has(BACKWARD)) return blue;
+    const [name] = run.categories[c];
+    if (name === "blocked") return "blocked: waits, computes nothing";
+    return name === "collective" && !other ? `${name}${callsOf(run, c)}` : name;
+  };
   const patches = ORDER.filter((c) => present.has(c)).map((c) =>
     categoryPatch([nameOf(c), ...run.categories[c].slice(1)], c),
   );

@@ -72,7 +72,7 @@ function toggle(part) {
 function toggleArrows(view) {
   const { state } = view;
   state.arrows = !state.arrows;
-  const crowded = "Too many messages to draw: only the selected event has its arrows. Zoom in to see all.";
+  const crowded = "Too many messages to draw: select an event for its arrows, or zoom in.";
   const on = state.crowded ? crowded : "Arrows on.";
   view.say(state.arrows ? on : "Arrows off.");
 }

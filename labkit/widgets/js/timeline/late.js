@@ -1,20 +1,19 @@
-// The ranks that come last, as the headline names them: their name is marked, and a line from them to the ends of the
-// others' waits, with their lengths.
+// The ranks that come last: a line from them to the ends of the others' waits, with their lengths.
 
 import { BLOCKED, COMMUNICATION, COMPUTE } from "./kinds.js";
-import { LEFT, RIGHT, holdsNames, holdsWords, pixelOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { lateRanks } from "./last_ranks.js";
+import { LEFT, RIGHT, holdsWords, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
 import { widthOf } from "./paint_marks.js";
 import { lowerBound } from "./search.js";
 import { rowBusy } from "./shares.js";
 import { timeText } from "./words.js";
 
-const LAST = /^Ranks? ([\d, and]+) comes? last/;
 const LEAST = 3; // pixels of a wait whose end is tied to who comes
 const MOST = 200; // waits of a row
+const FONT = "11px system-ui, sans-serif";
+const BOLD_FONT = "700 11px system-ui, sans-serif";
+const BOLD = 4; // pixels by which half of such words is wider, at most
 const NEAR = 0.05; // of a wait, by which who is waited for may come beside its end
-
-/** The ranks that a run's headline says come last. */
-export const lateRanks = ({ title = "" }) => (LAST.exec(title)?.[1].match(/\d+/g) ?? []).map(Number);
 
 /** Whether one of the late ranks begins to move bytes at that time. */
 function comesAt({ segmentStart, segmentCategory }, rows, time, near) {
@@ -49,71 +48,85 @@ function together(run, { row }, waits) {
   return groups;
 }
 
-/** "3 × 30.9 µs blocked", or how long all are where they are not alike. */
+/** "92.8 µs in 3 waits". */
 function wordsOf(group) {
-  const times = group.map(([begin, end]) => timeText(end - begin));
-  if (new Set(times).size > 1) return `${timeText(group.reduce((sum, [a, b]) => sum + b - a, 0))} blocked`;
-  return `${times.length > 1 ? `${times.length} × ` : ""}${times[0]} blocked`;
+  const all = timeText(group.reduce((sum, [begin, end]) => sum + end - begin, 0));
+  return group.length > 1 ? `${all} in ${group.length} waits` : all;
 }
 
-/** A bracket over each of the waits, and how long they are above it, where the rank computes nothing. */
-function tellWaits(context, state, above, group) {
-  const [begin, end] = [group[0][0], group.at(-1)[1]];
+/** A frame round each of the waits, and below how long they are; where that ends, after `least`. */
+function tellWaits(context, state, { run, y, bar }, group, least) {
   const words = wordsOf(group);
-  const half = widthOf(context, state, words) / 2;
-  const shift = shiftOf(state, above.run);
-  const x = (xOf(state, begin + shift) + xOf(state, end + shift)) / 2;
-  if (x - half < LEFT || x + half > state.width - RIGHT) return;
-  const room = (half + 3) * pixelOf(state);
-  if (rowBusy(state.runs[above.run], above.row, (begin + end) / 2 - room, (begin + end) / 2 + room)) return;
-  context.fillText(words, x, above.y + above.bar / 2 - 1.5);
-  const foot = above.y + above.bar;
+  const half = widthOf(context, state, words) / 2 + BOLD;
+  const ends = group.map((wait) => wait.map((time) => Math.round(xOf(state, time + shiftOf(state, run))) + 0.5));
+  const x = (ends[0][0] + ends.at(-1)[1]) / 2;
+  if (x - half < Math.max(LEFT, least) || x + half > state.width - RIGHT) return least;
   context.strokeStyle = state.theme.ink;
-  context.beginPath();
-  for (const wait of group) {
-    const [from, to] = wait.map((time) => Math.round(xOf(state, time + shift)) + 0.5);
-    context.moveTo(from, foot);
-    context.lineTo(from, foot - 2.5);
-    context.lineTo(to, foot - 2.5);
-    context.lineTo(to, foot);
-  }
-  context.stroke();
+  for (const [from, to] of ends) context.strokeRect(from, y + 0.5, to - from, bar - 1);
+  context.fillStyle = state.theme.paper; // no line goes through words
+  context.fillRect(x - half, y + bar + 3, 2 * half, 13);
+  context.fillStyle = state.theme.ink;
+  context.font = BOLD_FONT;
+  context.fillText(words, x, y + bar + 10);
+  context.font = FONT;
+  return x + half + BOLD;
 }
 
 /** Draw a line from where a late rank comes to each wait that ends then. */
 export function paintLate(context, state) {
   state.runs.forEach((run, number) => {
-    const ranks = new Set(lateRanks(run));
+    const ranks = lateRanks(run);
     const rows = state.layout.rows.filter((place) => place.run === number && !place.row.of);
     const calls = rows.filter(({ row, bar }) => row.lane === COMMUNICATION && holdsWords(bar));
-    const late = calls.filter(({ row }) => ranks.has(row.rank));
+    const late = calls.filter(({ row }) => ranks.includes(row.rank));
     if (!late.length) return;
     const heights = new Map(); // by time, of all rows that it ties
-    context.fillStyle = state.theme.ink;
-    context.textAlign = "center";
-    for (const place of calls.filter(({ row }) => !ranks.has(row.rank))) {
-      const above = rows.find(({ row }) => row.rank === place.row.rank && row.lane === COMPUTE);
+    const told = []; // [row, waits that are one group]
+    for (const place of calls.filter(({ row }) => !ranks.includes(row.rank))) {
+      const work = rows.find(({ row }) => row.rank === place.row.rank && row.lane === COMPUTE);
       const comers = late.map(({ row }) => row);
       const waits = waitsOf(state, number, place.row, comers);
       for (const [, end] of waits) heights.set(end, [...(heights.get(end) ?? []), place.y, place.y + place.bar]);
-      if (!above || !holdsNames(above.bar)) continue;
-      for (const group of together(run, above, waits)) tellWaits(context, state, above, group);
+      if (work && place.told) told.push([place, together(run, work, waits)]);
     }
     for (const [time, ends] of heights) tie(context, state, xOf(state, time + shiftOf(state, number)), ends, late);
+    context.textAlign = "center";
+    for (const [place, groups] of told) {
+      let end = LEFT;
+      for (const group of groups) end = tellWaits(context, state, place, group, end);
+    }
+    const [[, groups] = [0, []]] = told;
+    groups.forEach(([[, end]], k) => {
+      tellComers(context, state, xOf(state, end + shiftOf(state, number)), late.at(-1), comersOf(ranks, k));
+    });
   });
 }
 
+/** Who comes, and the first time what that means. */
+const comersOf = (ranks, k) =>
+  `rank${ranks.length > 1 ? `s ${ranksText(ranks)} come` : ` ${ranks} comes`}${k ? "" : ": the wait ends"}`;
+
+/** Say at a line who comes, under the row of the last who do. */
+function tellComers(context, state, at, { y, bar, told }, words) {
+  if (!told) return;
+  const x = Math.round(at);
+  const isRight = x + widthOf(context, state, words) + 8 < state.width - RIGHT;
+  if (!isRight && x - widthOf(context, state, words) < LEFT + 8) return;
+  context.textAlign = isRight ? "left" : "right";
+  context.fillStyle = state.theme.ink;
+  context.fillRect(x, y + bar, 1, 12);
+  context.fillText(words, x + (isRight ? 5 : -5), y + bar + 9);
+}
+
 /** A line from the late ranks' rows over those that wait for them. */
-function tie(context, state, x, ends, late) {
-  const own = late.flatMap(({ y, bar }) => [y, y + bar]);
-  const top = Math.min(...ends, ...own);
-  const at = Math.round(x);
+function tie(context, { theme }, x, ends, late) {
+  const all = [...ends, ...late.flatMap(({ y, bar }) => [y, y + bar])];
+  const at = Math.round(x) + 0.5;
   context.setLineDash([3, 2]);
-  context.strokeStyle = state.theme.ink;
+  context.strokeStyle = theme.ink;
   context.beginPath();
-  context.moveTo(at + 0.5, top);
-  context.lineTo(at + 0.5, Math.max(...ends, ...own));
+  context.moveTo(at, Math.min(...all));
+  context.lineTo(at, Math.max(...all));
   context.stroke();
   context.setLineDash([]);
-  state.marks.add("late");
 }

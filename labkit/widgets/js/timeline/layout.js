@@ -1,10 +1,9 @@
 // Where everything lies, in CSS pixels: rows from top to bottom, time from left to right.
 
-import { areColoured, bareLanes, isNearlyBare } from "./bare.js";
 import { isCluster, standouts } from "./cluster.js";
 import { leftOut } from "./few.js";
-import { COMMUNICATION, COMPUTE, REGION } from "./kinds.js";
-import { stripOf } from "./strips.js";
+import { Stack } from "./stack.js";
+import { roomForSteps } from "./steps.js";
 
 export const LEFT = 124;
 export const RIGHT = 54;
@@ -12,25 +11,16 @@ export const TOP = 22;
 export const STRIP = 26;
 
 /** Of a row: high enough for a name, for words beside it, and how far rows and ranks are apart. */
-const NAMED = 12;
+export const NAMED = 12;
 const BESIDE = 9;
 /** Pixels of a bar of those that are shown one by one. */
-const PLAIN = 16;
+export const PLAIN = 16;
 
 /** Whether bars are high enough for words in them. */
 export const holdsNames = (bar) => bar >= NAMED;
 
 /** Whether they are for words beside them. */
 export const holdsWords = (bar) => bar >= BESIDE;
-
-function gapsOf(bar) {
-  if (bar >= PLAIN) return { lane: 2, rank: 9 };
-  if (bar >= NAMED) return { lane: 1, rank: 4 };
-  return bar >= 6 ? { lane: 1, rank: 5 } : { lane: 0, rank: 3 };
-}
-
-/** Pixels between the rows of two streams, for arrows from one to the other. */
-const ROOM_OF_ARROWS = 9;
 
 /** The ranks that are told by the first of those they are alike, or by as many of these as have rows. */
 export const hiddenRanks = ({ alike = [], each = 1 }) => new Set(alike.flatMap((ranks) => ranks.slice(each)));
@@ -49,136 +39,9 @@ export function ranksText(ranks) {
   return parts.length > 4 ? `${parts.slice(0, 3).join(", ")}, ...` : parts.join(", ");
 }
 
-/** Pixels of a row in which next to nothing is. */
-const BARE = 3;
-
-/** Pixels of the row that stands for a run. */
-const STRIP_BAR = 72;
-
 /** The most pixels of any bar; how many all ranks may take. */
 const TALLEST = 64;
 const ROOM = 575;
-
-/** Puts rows under each other. */
-class Stack {
-  constructor(bar, { memory: hasMemory, spans, runs }) {
-    this.bar = bar;
-    this.isBeside = runs.length > 1;
-    this.hasNames = spans;
-    this.hasMemory = hasMemory;
-    this.gaps = gapsOf(bar);
-    this.y = TOP;
-    this.rows = [];
-    this.memories = [];
-    this.heads = [];
-    this.gapsIn = [];
-  }
-
-  /** Words in place of the ranks that are left out, where the rank before them has been put. */
-  skip(rank, out) {
-    const after = out.slice(out.indexOf(rank + 1)).filter((each, k) => each === rank + 1 + k);
-    if (!out.includes(rank + 1)) return;
-    this.gapsIn.push({ y: this.y, text: `⋮ ${after.length > 1 ? "ranks" : "rank"} ${ranksText(after)}` });
-    this.y += NAMED + this.gaps.rank;
-  }
-
-  /** Words in place of the others that are alike, where several of these have rows, under the last of them. */
-  tellAlike({ alike = [], each = 1 }, rank) {
-    const group = each > 1 && alike.find((ranks) => ranks[each - 1] === rank);
-    if (!group || group.length <= each) return;
-    this.gapsIn.push({ y: this.y - this.gaps.rank / 2, text: `▸ ranks ${ranksText(group.slice(each))} alike` });
-    this.y += NAMED;
-  }
-
-  head(text) {
-    this.heads.push({ y: this.y, text });
-    this.y += 18;
-  }
-
-  /** A rank's memory under its lanes, where it was asked for and is high enough to be read. */
-  memory(run, rank, number, bar) {
-    if (!this.hasMemory || !holdsNames(bar) || !run.memory.includes(rank)) return;
-    const height = bar + 4;
-    this.memories.push({ run: number, rank, y: this.y, height });
-    this.y += height + this.gaps.lane;
-  }
-
-  put(run, row, bar, first) {
-    this.rows.push({ run, row, y: this.y, bar, first });
-    this.y += bar;
-  }
-
-  /** The rows of one run, rank under rank. */
-  run(run, number, isFolded, few) {
-    const hidden = isFolded ? hiddenRanks(run) : new Set();
-    const out = leftOut(run, few, hidden);
-    out.forEach((rank) => hidden.add(rank));
-    const hasNames = (this.hasNames || !areColoured(run)) && !(few && few < 99); // slides give them up
-    const shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
-    const lanes = bareLanes(run);
-    const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
-    const isBare = (row) => !row.stream && holdsNames(this.bar) && isNear(row);
-    shown.forEach((row, k) => {
-      const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
-      this.put(number, row, isBare(row) ? BARE : this.bar, isFirst && !isBare(row));
-      this.y += row.stream && holdsNames(this.bar) ? ROOM_OF_ARROWS : this.gaps.lane;
-      if (shown[k + 1]?.rank === row.rank) return;
-      this.memory(run, row.rank, number, this.bar);
-      this.y += this.gaps.rank;
-      this.skip(row.rank, out);
-      if (isFolded) this.tellAlike(run, row.rank);
-    });
-  }
-
-  /** One row a rank with its communication thin beneath it: first those who stand out, high, then all others. */
-  cluster(run, number, isFolded, few) {
-    const hidden = isFolded ? hiddenRanks(run) : new Set();
-    const told = new Set();
-    for (const [words, ranks] of standouts(run)) {
-      const own = [...new Set(ranks.map((rank) => (isFolded ? shownFor(run, rank) : rank)))];
-      const fresh = own.filter((rank) => !told.has(rank));
-      if (!fresh.length) continue;
-      this.head(words);
-      for (const rank of fresh) this.rank(run, number, rank, Math.max(this.bar, PLAIN));
-      fresh.forEach((rank) => told.add(rank));
-      this.y += this.gaps.rank;
-    }
-    if (told.size) this.head("the others");
-    told.forEach((rank) => hidden.add(rank));
-    this.ranks(run, number, hidden, few);
-  }
-
-  /** One row a rank, and nothing apart. */
-  plain(run, number, isFolded, few) {
-    const hidden = isFolded ? hiddenRanks(run) : new Set();
-    this.ranks(run, number, hidden, few);
-  }
-
-  /** One row for each rank that is not hidden, or for few of them. */
-  ranks(run, number, hidden, few) {
-    const out = leftOut(run, few, hidden);
-    for (const rank of run.ranks.keys()) {
-      if (hidden.has(rank) || out.includes(rank)) continue;
-      this.rank(run, number, rank, this.bar);
-      this.skip(rank, out);
-    }
-  }
-
-  /** One row for all ranks. */
-  strip(run, number) {
-    this.put(number, stripOf(run), STRIP_BAR, true);
-    this.y += this.gaps.rank;
-  }
-
-  rank(run, number, rank, bar) {
-    const { lanes } = run.ranks.get(rank);
-    const [work, calls] = [lanes[COMPUTE], lanes[COMMUNICATION]];
-    if (work) this.put(number, work, bar, true);
-    if (calls) this.put(number, calls, work ? Math.max(2, Math.round(bar / 3)) : bar, !work);
-    this.memory(run, rank, number, bar);
-    this.y += 2;
-  }
-}
 
 /** How many ranks of a run have rows. */
 const countOf = (run, isFolded) => run.ranks.size - (isFolded ? hiddenRanks(run).size : 0);
@@ -207,6 +70,8 @@ function ofLanes(state, high) {
   const count = runs[0].rows.filter(({ rank }) => !hidden.has(rank)).length;
   const bar = Math.min(low ? NAMED + 2 : PLAIN, Math.floor(700 / Math.max(count, 1)) - 2);
   const stack = new Stack(high(Math.max(3, bar)), state);
+  stack.y += roomForSteps(state);
+  stack.hasSteps = stack.y > TOP;
   stack.run(runs[0], 0, folded, few);
   return stack;
 }
@@ -254,8 +119,8 @@ export function layOut(state) {
   let way = ofLanes;
   if (runs.length > 1 && !overlay) way = ofTwo;
   else if (asCluster(state) && runs.length === 1) way = ofCluster;
-  const { rows, memories, heads, gapsIn, bar, y } = way(state, high);
-  return { rows, memories, heads, gapsIn, bar, height: Math.max(y, TOP + 24) };
+  const { rows, memories, heads, gapsIn, hasSteps, bar, y } = way(state, high);
+  return { rows, memories, heads, gapsIn, hasSteps, bar, height: Math.max(y, TOP + 24) };
 }
 
 /** By how much a run is shifted: one shown beside another by its offset. */

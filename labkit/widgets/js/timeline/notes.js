@@ -1,31 +1,10 @@
-// Of two runs: how much the rank with most bytes sends and receives, and with whom each one does where that is one.
+// Of two runs: how much the rank with most bytes sends and receives.
 
 import { COMMUNICATION } from "./kinds.js";
-import { LEFT, RIGHT, holdsNames, shiftOf, xOf } from "./layout.js";
+import { LEFT, RIGHT, shiftOf, xOf } from "./layout.js";
 import { bytesText } from "./words.js";
 
-const APART = 10; // pixels from the end of a run to the words
-const notes = new WeakMap(); // by row, and by run
-
-/** "to rank 1": events of one kind with one peer, all of one size; else undefined. */
-function oneWay(run, row, kinds, way) {
-  let [count, size, peer] = [0, -1, -1];
-  for (let i = row.first; i < row.last; i++) {
-    const [, kind, , other] = run.labels[run.label[i]];
-    if (!kinds.test(kind)) continue;
-    if (count && (other !== peer || run.bytes[i] !== size)) return undefined;
-    [count, size, peer] = [count + 1, run.bytes[i], other];
-  }
-  return count && peer >= 0 ? `${way} rank ${peer}` : undefined;
-}
-
-function noteOf(run, row) {
-  if (!notes.has(row)) {
-    const ways = [oneWay(run, row, /^i?send$/, "to"), oneWay(run, row, /^i?recv$/, "from")];
-    notes.set(row, ways.every(Boolean) ? ways.join(", ") : "");
-  }
-  return notes.get(row);
-}
+const notes = new WeakMap(); // by run
 
 /** "7 × 16 MB": how many calls of one kind a rank makes, all of one size; else undefined. */
 function bytesOfKind(run, { first, last }, kinds) {
@@ -65,17 +44,10 @@ function paintBytes(context, state) {
   });
 }
 
-/** Write that beside the rows of two runs, where it has room. */
+/** Write that beside the names of two runs, and by how much the second is shorter. */
 export function paintNotes(context, state) {
   if (state.runs.length < 2 || state.overlay) return;
   context.fillStyle = state.theme.quiet;
   context.textAlign = "left";
   if (!state.strips) paintBytes(context, state);
-  for (const { run: number, row, y, bar } of state.layout.rows) {
-    if (row.lane !== COMMUNICATION || !holdsNames(bar)) continue;
-    const run = state.runs[number];
-    const words = noteOf(run, row);
-    const x = xOf(state, run.span + shiftOf(state, number)) + APART;
-    if (words && x + context.measureText(words).width < state.width - RIGHT) context.fillText(words, x, y + bar / 2);
-  }
 }

@@ -1,9 +1,10 @@
 // The numbers of an interval of time: all from the columns the picture is painted from.
 
-import { COMPUTE, REGION } from "./kinds.js";
-import { lateRanks } from "./late.js";
+import { COMPUTE } from "./kinds.js";
+import { lateRanks } from "./last_ranks.js";
 import { lowerBound } from "./search.js";
 import { before, rowBusy } from "./shares.js";
+import { stepEnds } from "./steps.js";
 import { unsplit } from "./unsplit.js";
 
 const ROUNDING = 1e-3; // ns
@@ -94,18 +95,6 @@ function waiters({ title }, waits, time) {
   return { waiting, areAlike: areAlike(theirs, time), areNamed: /[Rr]anks? \d/.test(title) };
 }
 
-/** How many steps end in [t0, t1): regions called optimizer on the first rank that has any. */
-function stepsIn(run, t0, t1) {
-  const isStep = (i) => run.labels[run.label[i]][0] === "optimizer" && run.end[i] > t0 && run.end[i] <= t1;
-  for (const { lanes } of run.ranks.values()) {
-    const { first = 0, last = 0 } = lanes[REGION] ?? {};
-    let steps = 0;
-    for (let i = first; i < last; i++) steps += isStep(i);
-    if (steps) return steps;
-  }
-  return 0;
-}
-
 const SLOWER = 1.1; // times the others' computing: less is no reason to come last
 
 /** { ranks, compute, others } of the ranks that come last, where it is because they compute longer: means, ns. */
@@ -159,7 +148,8 @@ export function numbers(shown, from, to) {
     ...waiters(run, waits, t1 - t0),
     areExposedAlike: areAlike(exposures, t1 - t0),
     busiest: Math.max(...moved),
-    steps: stepsIn(run, t0, t1),
+    steps: stepEnds(run).filter((end) => end > t0 && end <= t1).length,
+    title: run.title ?? "",
     slower: isKnown ? slowerOf(run, computed) : undefined,
     ...sharesOf(sums, all, isKnown),
     busbw: busBandwidth(run, t0, t1),

@@ -4,8 +4,10 @@
 import { twinOf } from "./complete.js";
 import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
-import { lateRanks, paintLate } from "./late.js";
+import { lateRanks } from "./last_ranks.js";
+import { paintLate } from "./late.js";
 import { paintOther } from "./forward.js";
+import { paintEnlarged } from "./enlarged.js";
 import { arrow, paintArrows } from "./paint_arrows.js";
 import { paintExposed } from "./paint_exposed.js";
 import { paintHeld } from "./paint_held.js";
@@ -16,6 +18,7 @@ import { paintPath } from "./paint_path.js";
 import { paintShares } from "./paint_shares.js";
 import { rowName } from "./row_names.js";
 import { memoryColumns, rowBusy } from "./shares.js";
+import { paintSteps } from "./steps.js";
 import { bytesText, tickStep, timeText, unitOf } from "./words.js";
 
 const FONT = "11px system-ui, sans-serif";
@@ -56,6 +59,7 @@ export function paint(context, state, shares = paintShares) {
   context.clip();
   paintOther(context, state);
   paintSeams(context, state);
+  paintSteps(context, state);
   paintExposed(context, state);
   paintNames(context, state);
   paintRegions(context, state);
@@ -66,6 +70,7 @@ export function paint(context, state, shares = paintShares) {
     paintHeld(context, state);
     paintArrows(context, state);
   }
+  paintEnlarged(context, state);
   if (state.showPath) runs.forEach((run, number) => run.path && paintPath(context, state, number));
   if (state.showPath && runs.some((run) => run.path)) state.marks.add("path");
   paintClockErrors(context, state);
@@ -111,10 +116,13 @@ function paintAxis(context, state) {
   }
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
-  const hasShares = layout.rows.some(({ bar, row }) => holdsWords(bar) && !row.of);
+  const isNamed = layout.rows.some(({ bar, row }) => holdsWords(bar) && !row.of);
   if (state.few) context.fillText([...new Set(state.runs.map(({ source }) => source))].join(", "), width - 2, 8);
-  else if (hasShares) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
+  else if (isNamed && hasShares(state)) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
 }
+
+/** Whether it stands beside a row how busy it is: of two runs their lengths matter, with a late rank the waits. */
+const hasShares = ({ runs, overlay, few }) => !few && (overlay || (runs.length === 1 && !lateRanks(runs[0]).length));
 
 /** Names of runs, ranks and lanes, and how busy each row is. */
 function paintRowNames(context, state) {
@@ -141,7 +149,8 @@ function paintRowNames(context, state) {
     context.fillStyle = theme.quiet;
     context.textAlign = "right";
     if (!row.of) context.fillText(rowName(context, state, place, nameOf(state, place)), LEFT - 5, y + bar / 2);
-    if (row.lane !== REGION && !row.of && !state.few) context.fillText(busyText(state, place), width - 6, y + bar / 2);
+    if (row.lane === REGION || row.of || !hasShares(state)) continue;
+    context.fillText(busyText(state, place), width - 6, y + bar / 2);
   }
 }
 
@@ -151,7 +160,10 @@ function paintName(context, state, place) {
   const isLate = lateRanks(state.runs[run]).includes(row.rank);
   context.fillStyle = state.theme.ink;
   if (isLate) context.font = LATE_FONT;
-  context.fillText(nameOf(state, place), 4, y + bar / 2, NAME_ROOM);
+  const [name, numbers] = nameOf(state, place).split(": ");
+  context.fillText(name, 4, y + bar / 2, NAME_ROOM);
+  const below = rowBelow(state, place);
+  if (numbers) context.fillText(numbers, 15, below.y + below.bar / 2);
   context.font = FONT;
 }
 
@@ -177,15 +189,26 @@ function paintEnds(context, state) {
 
 /** Letters of the ranks' numbers for which there is room beside the names of lanes, with a word and without. */
 const [SHORT, LONG] = [5, 8];
+const LINE = 12; // of a line below
+
+const rowBelow = ({ layout: { rows } }, place) => rows[rows.indexOf(place) + 1];
 
 /** The name of a rank, or of those it stands for. */
-function nameOf({ runs, folded }, { row: { rank, of }, run }) {
+function nameOf(state, place) {
+  const { runs, folded } = state;
+  const {
+    row: { rank, of },
+    run,
+  } = place;
   if (of) return `all ${runs[run].ranks.size} ranks`;
   const { alike = [], each = 1 } = runs[run];
   const group = folded && each === 1 && alike.find(([first]) => first === rank);
   if (!group) return `rank ${rank}`;
   const words = ranksText(group);
   if (words.length <= SHORT) return `▸ ${words} alike`;
+  const below = rowBelow(state, place);
+  const hasLine = below?.row.rank === rank && below.run === run && holdsWords(below.bar);
+  if (hasLine && words.length <= LINE) return `▸ ranks: ${words}`;
   const listed = words.replaceAll(", ", ",");
   return listed.length <= LONG ? `▸ ${listed}` : `▸ ${group.length} alike`;
 }
@@ -215,7 +238,8 @@ function paintMemory(context, state, { y, height, rank, run }) {
   const base = y + height;
   const scale = (height - 1) / mostHeld(runs);
   const memory = runs[run].held.get(rank);
-  context.fillStyle = theme.memory;
+  context.fillStyle = theme.held; // pale, for words stand on it, with its edge in ink
+  context.strokeStyle = theme.quiet;
   context.beginPath();
   context.moveTo(from, base);
   memoryColumns(memory, t0, t1, columns).forEach((value, x) => {
@@ -223,11 +247,11 @@ function paintMemory(context, state, { y, height, rank, run }) {
   });
   context.lineTo(from + columns, base);
   context.fill();
+  context.stroke();
   context.strokeStyle = theme.ink;
-  context.fillStyle = theme.ink;
   const peak = xOf(state, memory.peak + shiftOf(state, run));
   const isSeen = peak >= from && peak <= from + columns;
-  context.fillStyle = theme.memory; // a peak of a moment is wider than the arrow that points to it
+  context.fillStyle = theme.held; // a peak of a moment is wider than the arrow that points to it
   if (isSeen) context.fillRect(peak - PEAK / 2, base - memory.most * scale, PEAK, memory.most * scale);
   context.fillStyle = theme.ink;
   if (isSeen) arrow(context, peak, base, peak, base - memory.most * scale, 1);

@@ -1,10 +1,9 @@
 // Messages, as arrows from where they leave to where they arrive.
 
-import { placeOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { shiftOf, windowOf, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 
 const MOST = 300;
-const STUB = 20; // pixels down to a rank whose messages come from one that has no row
 
 /** An arrow with its head at the second point. */
 export function arrow(context, x0, y0, x1, y1, thick) {
@@ -50,25 +49,30 @@ function colourOf(theme, back, error) {
   return back > 0 ? theme.quiet : theme.arrow;
 }
 
-function paintMessage(context, state, number, f, thick) {
+/** The rows of an event, from top to bottom. */
+const placesOf = ({ layout }, run, event) =>
+  layout.rows.filter((place) => place.run === run && event >= place.row.first && event < place.row.last);
+
+/** Draw message f of a run. */
+export function paintMessage(context, state, number, f, thick) {
   const run = state.runs[number];
   const [source, target] = [run.flow_from[f], run.flow_to[f]];
-  const from = placeOf(state, number, source);
-  const to = placeOf(state, number, target);
-  if (!from && !to) return;
-  if ((!from || !to) && !(run.each > 1)) return; // of a rank that is folded only where the others' messages show how
+  const [from] = placesOf(state, number, source);
+  const to = placesOf(state, number, target).at(-1); // a rank may have a row above and one below, as a ring goes on
+  if (!from || !to) return;
   const isServed = run.labels[run.label[target]][1] === "rpc_serve";
   const [leaves] = solidOf(run, source);
   const arrives = isServed ? run.start[target] : solidOf(run, target)[1];
-  const error = Math.max(...[from, to].map((place) => (place ? run.errorOf(place.row.rank) : 0)));
+  const error = Math.max(...[from, to].map(({ row }) => run.errorOf(row.rank)));
   const colour = colourOf(state.theme, leaves - arrives, error);
   state.marks.add(colour === state.theme.alarm ? "early" : "message");
-  context.strokeStyle = colour;
+  const isCalm = state.runs.length > 1 && thick === 1 && colour === state.theme.arrow; // of many, over two runs
+  context.strokeStyle = isCalm ? state.theme.calm : colour;
   context.fillStyle = colour;
   const shift = shiftOf(state, number);
-  const isDown = !from || !to || to.y > from.y; // as a ring goes on: from above the first, to below the last
-  const y0 = from ? from.y + (isDown ? from.bar : 0) : to.y - STUB;
-  const y1 = to ? to.y + (isDown ? 0 : to.bar) : from.y + from.bar + STUB / 2;
+  const isDown = to.y > from.y;
+  const y0 = from.y + (isDown ? from.bar : 0);
+  const y1 = to.y + (isDown ? 0 : to.bar);
   arrow(context, xOf(state, leaves + shift), y0, xOf(state, arrives + shift), y1, thick);
 }
 

@@ -1,6 +1,7 @@
 // Communication that nothing hides: a red edge set off by a line of ground, in runs that hide some of it.
 
 import { BLOCKED, COMMUNICATION, COMPUTE } from "./kinds.js";
+import { lateRanks } from "./last_ranks.js";
 import { LEFT, holdsNames, pixelOf, windowOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { unsplit } from "./unsplit.js";
@@ -37,12 +38,15 @@ export function eachExposed(run, { rank }, s, draw) {
   if (from < to) draw(from, to);
 }
 
+/** Whether a run hides some of its communication, and no rank comes last: then waits are the point. */
+const isMarked = (run) => !lateRanks(run).length && hidesSome(unsplit(run));
+
 /** Mark the exposed stretches in view. */
 export function paintExposed(context, state) {
   const pixel = pixelOf(state);
   for (const { run: number, row, y, bar } of state.layout.rows) {
     const run = state.runs[number];
-    if (row.lane !== COMMUNICATION || bar <= 2 * EDGE || !hidesSome(unsplit(run))) continue;
+    if (row.lane !== COMMUNICATION || bar <= 2 * EDGE || !isMarked(run)) continue;
     const [t0, t1] = windowOf(state, number);
     const stop = lowerBound(run.segmentStart, row.from, row.to, t1);
     for (let s = Math.max(row.from, lowerBound(run.segmentStart, row.from, row.to, t0) - 1); s < stop; s++) {

@@ -10,7 +10,7 @@ const MOST_OUTLINES = 1500;
 const SEAM = 6; // pixels of a bar, at least, whose begin is parted from the one before
 
 /** Call `draw` with each event in view that is at least `least` pixels wide, and its begin and width in pixels. */
-function eachWide(state, { run: number, row }, least, draw) {
+export function eachWide(state, { run: number, row }, least, draw) {
   const run = state.runs[number];
   const [t0, t1] = windowOf(state, number);
   const pixel = pixelOf(state);
@@ -35,7 +35,8 @@ export function widthOf(context, state, text) {
 const TOLD = 6;
 
 /** The longest of an event's names that fits: with its peer, alone, or its first words, none of them cut. */
-function nameFor(context, state, [name, kind, , peer], room) {
+function nameFor(context, state, [full, kind, , peer], room) {
+  const name = full.replace(/_$/, ""); // that it works in place says the event's own words
   const way = /recv|serve/.test(kind) ? "←" : "→";
   const whole = [peer >= 0 ? `${name} ${way} ${peer}` : name, name];
   const found = whole.find((each) => each && widthOf(context, state, each) <= room);
@@ -58,6 +59,14 @@ export function paintSeams(context, state) {
   }
 }
 
+/** Write an event's name into its bar, where it fits between two pixels. */
+export function writeName(context, state, { y, bar }, label, category, [left, right]) {
+  const text = holdsNames(bar) && nameFor(context, state, label, right - left - 6);
+  if (!text) return;
+  context.fillStyle = state.theme.onBar[category];
+  context.fillText(text, left + 3, y + bar / 2 + 0.5);
+}
+
 /** Write names into bars that are wide enough. */
 export function paintNames(context, state) {
   context.textAlign = "left";
@@ -65,14 +74,8 @@ export function paintNames(context, state) {
     const run = state.runs[place.run];
     if (place.row.lane === REGION || !holdsNames(place.bar)) continue;
     eachWide(state, place, 14, (event, x, wide, category) => {
-      const label = run.labels[run.label[event]];
-      if (state.hatched[category]) return;
-      const left = Math.max(x, LEFT);
-      const room = Math.min(x + wide, state.width - RIGHT) - left - 6;
-      const text = nameFor(context, state, label, room);
-      if (!text) return;
-      context.fillStyle = state.theme.onBar[category];
-      context.fillText(text, left + 3, place.y + place.bar / 2 + 0.5);
+      const ends = [Math.max(x, LEFT), Math.min(x + wide, state.width - RIGHT)];
+      if (!state.hatched[category]) writeName(context, state, place, run.labels[run.label[event]], category, ends);
     });
   }
 }

@@ -6,11 +6,16 @@ import { NOTED } from "./numbers.js";
 import { timeText } from "./words.js";
 
 /** A time in words; nothing has no unit. */
-const plainTime = (ns) => (ns ? timeText(ns) : "none");
+const plainTime = (ns, none) => (ns ? timeText(ns) : none);
 
 const MOST = 0.5; // of a difference: what is more of it is a reason for it
 
-const ofTime = (share) => `${Math.round(100 * share)} % of the time`;
+const percent = (share) => `${Math.round(100 * share)} %`;
+
+/** A part of the time, where the title does not say it of the whole run. */
+function shareOf(part, { title }, isZoomed) {
+  return !isZoomed && title?.includes(` ${percent(part)} of the time`) ? "" : `${percent(part)} of the time`;
+}
 
 /** How many ranks wait, where some do and others do not; else all. */
 const countOf = ({ waiting, numRanks }) => (waiting.length && waiting.length < numRanks ? waiting.length : numRanks);
@@ -39,7 +44,7 @@ function whose(numbers, count, areAlike) {
   const [{ waiting, numRanks, areNamed }] = numbers;
   const counts = [...new Set(numbers.map((each) => each.numRanks))];
   if (Math.max(...counts) === 1) return "";
-  if (numbers.length > 1) return `, mean of ${counts.join(" and ")} ranks`;
+  if (numbers.length > 1 && count === 0) return `, mean of ${counts.join(" and ")} ranks`;
   if (count === numRanks) return areAlike ? ", each rank" : `, mean of ${count} ranks`;
   if (!areNamed) return `, mean of the ${count} of ${numRanks} ranks that wait`; // a learner is to find them
   if (count === 1) return `, rank ${waiting[0]}`;
@@ -52,20 +57,32 @@ function partTile(numbers, isZoomed, [label, title, read, howMany, isAlike]) {
   if (values.every((value) => value === undefined)) return [];
   if (numbers.length > 1 && !explains(numbers, values)) return [];
   const [one] = numbers;
-  const counts = numbers.map((each) => (numbers.length > 1 ? each.numRanks : howMany(each)));
-  const value = values.map((time, k) => (time === undefined ? "–" : plainTime(time / counts[k]))).join(" → ");
+  const isPair = numbers.length > 1;
+  const alone = isPair && label === "waiting" ? loneWaiters(numbers) : 0;
+  const counts = numbers.map((each) => (isPair ? alone || each.numRanks : howMany(each)));
+  const value = values
+    .map((time, k) => (time === undefined ? "–" : plainTime(time / counts[k], isPair ? "0" : "none")))
+    .join(" → ");
   const each = values[0] / counts[0];
-  const share = numbers.length > 1 || !values[0] ? "" : `: ${ofTime(each / one.window)}`;
-  const aStep =
-    share && label === "waiting" && !isZoomed && one.steps > 1 ? `, ${timeText(each / one.steps)} a step` : "";
-  const who = whose(numbers, counts[0], isAlike(one));
+  const isTold = !isPair && values[0];
+  const share = isTold ? shareOf(each / one.window, one, isZoomed) : "";
+  const hasSteps = isTold && label === "waiting" && !isZoomed && one.steps > 1;
+  const aStep = hasSteps ? `${timeText(each / one.steps)} a step` : "";
+  const who = whose(numbers, isPair ? alone : counts[0], isAlike(one));
+  const told = [share, aStep].filter(Boolean).join(", ");
   return [
     [
-      `${label}${isZoomed ? " in view" : ""}${who}${share}${aStep}`,
+      `${label}${isZoomed ? " in view" : ""}${who}${told && `: ${told}`}`,
       `mean over the ranks: time in which ${title}`,
       value,
     ],
   ];
+}
+
+/** How many ranks of the one of two runs wait in which any do, where some do not and may be named; else 0. */
+function loneWaiters(numbers) {
+  const [one, other] = numbers.filter(({ waiting }) => waiting.length);
+  return !other && one === numbers[0] && one.areNamed && one.waiting.length < one.numRanks ? one.waiting.length : 0;
 }
 
 /** Whether a part of two runs' times changes as their lengths do: else it is no reason for these. */
@@ -79,9 +96,7 @@ function busiestTile(numbers) {
   const [run, other] = numbers;
   if (!other || (other.busiest - run.busiest) / (other.window - run.window) <= MOST) return [];
   const value = numbers.map(({ busiest }) => timeText(busiest)).join(" → ");
-  return [
-    ["time the busiest rank spends moving bytes", "time in which bytes of one rank's calls move, at most", value],
-  ];
+  return [["moving bytes, the busiest rank", "time in which bytes of one rank's calls move, at most", value]];
 }
 
 /** Why some come last, where they compute longer than the others do. */
@@ -89,8 +104,9 @@ function slowerTile([{ slower }, other]) {
   if (other || !slower) return [];
   const { ranks, compute, others } = slower;
   const who = `${ranks.length > 1 ? "ranks" : "rank"} ${ranksText(ranks)}`;
-  const label = `computing, ${who}: ${timeText(compute)}, the others ${timeText(others)}`;
-  return [[label, "mean time in which operators run", `${Number((compute / others).toPrecision(2))} times as long`]];
+  const label = `computing: ${timeText(compute)}, the others ${timeText(others)}`;
+  const times = `${Number((compute / others).toPrecision(2))} times as long`;
+  return [[label, "mean time in which operators run", `${who}: ${times}`]];
 }
 
 /** Label, title and value of each tile: of one run a value each, of two "797 µs → 225 µs". */
@@ -102,7 +118,7 @@ export function tilesOf(numbers, isZoomed, names = []) {
   const length = numbers.map((each) => timeText(each.window)).join(" → ");
   const runs = numbers.length > 1 && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
   const [{ steps, window }] = numbers;
-  const aStep = steps > 1 && !numbers[1] && !isZoomed ? `: ${steps} steps, ${timeText(window / steps)} each` : "";
+  const aStep = steps > 1 && !numbers[1] && !isZoomed ? `: ${steps} steps, ${timeText(window / steps)} a step` : "";
   return [
     [`length${inView}${runs}${aStep}`, "time in view", length],
     ...waiting,

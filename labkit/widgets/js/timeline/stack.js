@@ -1,0 +1,178 @@
+// Rows, put under each other: lanes, memory, and words where ranks are left out.
+
+import { areColoured, bareLanes, isNearlyBare } from "./bare.js";
+import { standouts } from "./cluster.js";
+import { leftOut } from "./few.js";
+import { COMMUNICATION, COMPUTE, REGION } from "./kinds.js";
+import { lateRanks } from "./last_ranks.js";
+import { NAMED, PLAIN, TOP, hiddenRanks, holdsNames, ranksText, shownFor } from "./layout.js";
+import { neighboursOf } from "./neighbours.js";
+import { stripOf } from "./strips.js";
+
+function gapsOf(bar) {
+  if (bar >= PLAIN) return { lane: 2, rank: 9 };
+  if (bar >= NAMED) return { lane: 1, rank: 4 };
+  return bar >= 6 ? { lane: 1, rank: 5 } : { lane: 0, rank: 3 };
+}
+
+/** Pixels between the rows of two streams, for arrows from one to the other. */
+const ROOM_OF_ARROWS = 9;
+
+/** Pixels of a row in which next to nothing is. */
+const BARE = 3;
+
+/** Pixels of the row of a rank that is seen only for the messages it exchanges. */
+const LOW = 12;
+const APART = 3; // pixels more under a run's name
+
+/** Pixels of words under a row. */
+const TOLD = 14;
+
+/** Pixels of the row that stands for a run. */
+const STRIP_BAR = 72;
+
+/** Puts rows under each other. */
+export class Stack {
+  constructor(bar, { memory: hasMemory, spans, runs }) {
+    this.bar = bar;
+    this.isBeside = runs.length > 1;
+    this.hasNames = spans;
+    this.tells = runs.length === 1 && lateRanks(runs[0]).length > 0 && holdsNames(bar);
+    this.hasMemory = hasMemory;
+    this.gaps = gapsOf(bar);
+    this.y = TOP;
+    this.rows = [];
+    this.memories = [];
+    this.heads = [];
+    this.gapsIn = [];
+  }
+
+  /** Words in place of the ranks that are left out, where the rank before them has been put. */
+  skip(rank, out) {
+    const after = out.slice(out.indexOf(rank + 1)).filter((each, k) => each === rank + 1 + k);
+    if (!out.includes(rank + 1)) return;
+    this.gapsIn.push({ y: this.y, text: `⋮ ${after.length > 1 ? "ranks" : "rank"} ${ranksText(after)}` });
+    this.y += NAMED + this.gaps.rank;
+  }
+
+  /** Words in place of the others that are alike, where several of these have rows, under the last of them. */
+  tellAlike({ alike = [], each = 1 }, rank, { before, after }) {
+    const group = each > 1 && alike.find((ranks) => ranks[each - 1] === rank);
+    if (!group || group.length <= each) return;
+    const others = group.slice(each).filter((other) => other !== before && other !== after);
+    if (!others.length) return;
+    this.gapsIn.push({ y: this.y - this.gaps.rank / 2, text: `▸ ranks ${ranksText(others)} alike` });
+    this.y += NAMED;
+  }
+
+  /** The calls of a rank that is folded, low, beside the one that it exchanges messages with. */
+  neighbour(run, number, rank) {
+    const calls = run.ranks.get(rank)?.lanes[COMMUNICATION];
+    if (!calls) return;
+    this.y += this.rows.at(-1)?.run === number ? 0 : APART;
+    this.put(number, calls, LOW, true);
+    this.y += this.gaps.rank;
+  }
+
+  head(text) {
+    this.heads.push({ y: this.y, text });
+    this.y += 18;
+  }
+
+  /** A rank's memory under its lanes, where it was asked for and is high enough to be read. */
+  memory(run, rank, number, bar) {
+    if (!this.hasMemory || !holdsNames(bar) || !run.memory.includes(rank)) return;
+    const height = bar + 4;
+    this.memories.push({ run: number, rank, y: this.y, height });
+    this.y += height + this.gaps.lane;
+  }
+
+  put(run, row, bar, first) {
+    this.rows.push({ run, row, y: this.y, bar, first });
+    this.y += bar;
+  }
+
+  /** Room under the calls of a rank for words about waits, where some rank comes last. */
+  tell(row) {
+    if (!this.tells || row.lane !== COMMUNICATION || row.stream) return;
+    this.rows.at(-1).told = true;
+    this.y += TOLD;
+  }
+
+  /** The rows of one run, rank under rank. */
+  run(run, number, isFolded, few) {
+    const hidden = isFolded ? hiddenRanks(run) : new Set();
+    const out = leftOut(run, few, hidden);
+    out.forEach((rank) => hidden.add(rank));
+    const hasNames = (this.hasNames || !areColoured(run)) && !(few && few < 99); // slides give them up
+    let shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
+    const lanes = bareLanes(run);
+    const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
+    const isBare = (row) => !row.stream && holdsNames(this.bar) && isNear(row);
+    const isAlone = (row) => shown.every((other) => other.rank !== row.rank || isBare(other));
+    if (this.isBeside) shown = shown.filter((row) => !isBare(row) || isAlone(row)); // a line of it would need words
+    const around = (isFolded && neighboursOf(run)) || {};
+    shown.forEach((row, k) => {
+      if (row.rank === around.first && shown[k - 1]?.rank !== row.rank) this.neighbour(run, number, around.before);
+      const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
+      this.put(number, row, isBare(row) ? BARE : this.bar, isFirst && !isBare(row));
+      this.tell(row);
+      this.y += row.stream && holdsNames(this.bar) ? ROOM_OF_ARROWS : this.gaps.lane;
+      if (shown[k + 1]?.rank === row.rank) return;
+      this.memory(run, row.rank, number, this.bar);
+      this.y += this.gaps.rank;
+      this.skip(row.rank, out);
+      if (row.rank === around.last) this.neighbour(run, number, around.after);
+      if (isFolded) this.tellAlike(run, row.rank, around);
+    });
+  }
+
+  /** One row a rank with its communication thin beneath it: first those who stand out, high, then all others. */
+  cluster(run, number, isFolded, few) {
+    const hidden = isFolded ? hiddenRanks(run) : new Set();
+    const told = new Set();
+    for (const [words, ranks] of standouts(run)) {
+      const own = [...new Set(ranks.map((rank) => (isFolded ? shownFor(run, rank) : rank)))];
+      const fresh = own.filter((rank) => !told.has(rank));
+      if (!fresh.length) continue;
+      this.head(words);
+      for (const rank of fresh) this.rank(run, number, rank, Math.max(this.bar, PLAIN));
+      fresh.forEach((rank) => told.add(rank));
+      this.y += this.gaps.rank;
+    }
+    if (told.size) this.head("the others");
+    told.forEach((rank) => hidden.add(rank));
+    this.ranks(run, number, hidden, few);
+  }
+
+  /** One row a rank, and nothing apart. */
+  plain(run, number, isFolded, few) {
+    const hidden = isFolded ? hiddenRanks(run) : new Set();
+    this.ranks(run, number, hidden, few);
+  }
+
+  /** One row for each rank that is not hidden, or for few of them. */
+  ranks(run, number, hidden, few) {
+    const out = leftOut(run, few, hidden);
+    for (const rank of run.ranks.keys()) {
+      if (hidden.has(rank) || out.includes(rank)) continue;
+      this.rank(run, number, rank, this.bar);
+      this.skip(rank, out);
+    }
+  }
+
+  /** One row for all ranks. */
+  strip(run, number) {
+    this.put(number, stripOf(run), STRIP_BAR, true);
+    this.y += this.gaps.rank;
+  }
+
+  rank(run, number, rank, bar) {
+    const { lanes } = run.ranks.get(rank);
+    const [work, calls] = [lanes[COMPUTE], lanes[COMMUNICATION]];
+    if (work) this.put(number, work, bar, true);
+    if (calls) this.put(number, calls, work ? Math.max(2, Math.round(bar / 3)) : bar, !work);
+    this.memory(run, rank, number, bar);
+    this.y += 2;
+  }
+}
