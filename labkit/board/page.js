@@ -202,7 +202,7 @@ function newLane(id) {
 }
 
 const FIVE = 0.45; // the gap after each five dots of a row, so that they can be counted, in dots
-const LARGEST = 52; // pixels from dot to dot
+const LARGEST = instructors ? 24 : 52; // pixels from dot to dot
 
 /** How many dots a row has, a multiple of five, and the pixels from dot to dot.
 
