@@ -3,6 +3,7 @@ const address = location.pathname.replace(/\/$/, "");
 const instructors = location.pathname.startsWith("/i/");
 const SPACE = document.querySelector("svg").namespaceURI;
 document.documentElement.classList.toggle("instructor", instructors);
+if (instructors) document.querySelector("h1").textContent = "Class board, for the instructor";
 let standing = null;
 let chosen = null;
 
@@ -102,7 +103,8 @@ function drawLanes(section) {
       const lane = lanes.get(each.id) ?? newLane(each.id);
       lane.classList.toggle("held", each.id === standing.holdup);
       const [title, people, wrong] = lane.children;
-      title.replaceChildren(...(each.number ? [element("b", each.number)] : []), each.title, ...marksOf(each));
+      const words = element("span", each.title.replace(/(\w) (\d)/g, "$1\u00a0$2"), "words");
+      title.replaceChildren(...(each.number ? [element("b", each.number)] : []), words, ...marksOf(each));
       if (each.on_it && each.minutes) title.append(element("small", `for ${each.minutes} min`));
       wrong.replaceChildren(...kinds(each.id, (standing.mistakes ?? {})[each.id] ?? []));
       people.querySelector(".count.on").textContent = each.on_it || "";
@@ -132,8 +134,8 @@ function marksOf({ id }) {
   if (instructors) return [];
   const wanted = (standing.help_at ?? {})[id];
   return [
-    ...(id && id === standing.holdup ? [element("span", "most are here", "most")] : []),
     ...(wanted ? [element("span", `${many(wanted, "wants", "want")} help`, "asks")] : []),
+    ...(id && id === standing.holdup ? [element("span", "most are here", "most")] : []),
   ];
 }
 

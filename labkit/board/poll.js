@@ -21,7 +21,7 @@ function drawPoll(section) {
   const floor = tall - (poll.unit ? 76 : 44); // below it labels, and what they count in
   const out = cameOut(poll, place, floor);
   const drawn = [
-    ...barsOf(bars, floor, median),
+    ...barsOf(bars, floor, poll.came_out === null ? median : undefined),
     ...axisOf(bars, ticks, floor),
     ...unitOf(poll.unit, tall),
     ...out.drawn,
@@ -41,8 +41,10 @@ function barsOf(bars, floor, median) {
     const high = ((floor - 80) * count) / most;
     const width = Math.max(4, Math.min(60, wide * ALONG - 8));
     const kind = isValue && label === String(median) ? "median" : "";
+    const words = kind && { x: along(at), y: floor - high - 40, class: "middle" };
     return [
       shape("rect", { x: along(at) - width / 2, y: floor - high, width, height: high, class: kind }),
+      ...(words ? [shape("text", words, "median")] : []),
       shape("text", { x: along(at), y: floor - high - 8 }, count ? String(count) : ""),
     ];
   });
@@ -80,7 +82,7 @@ function drawReveal(reveal, why, poll) {
   reveal.hidden = !isOpen || standing.came_out === null;
   why.hidden = !isOpen || standing.came_out !== null;
   reveal.textContent = "Reveal what came out";
-  why.textContent = "Nobody's notebook has measured it yet. Once one has, you can reveal it here.";
+  why.textContent = "Nobody has measured it yet: nothing to reveal.";
   reveal.onclick = () => change("reveal", { guess: poll.guess });
 }
 

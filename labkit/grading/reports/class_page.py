@@ -141,15 +141,15 @@ def _need(line: Line) -> tuple[bool, bool, bool, bool, float]:
     return not line.is_unread, not line.asks, not line.is_lost, line.result is not None, line.score
 
 
-def _looked_at(students: Sequence[Line]) -> str:
-    """Return who stands first beside those not graded: "1 asks to look again, 2 have nothing that works yet"."""
-    asks = sum(bool(line.asks) and not line.is_unread for line in students)
-    lost = sum(line.is_lost and not line.asks for line in students)
+def _looked_at(students: Sequence[Line]) -> list[tuple[str, list[Line]]]:
+    """Return who stands first beside those not graded, in words: "1 asks to look again", "2 have nothing that works"."""
+    asks = [line for line in students if line.asks and not line.is_unread]
+    lost = [line for line in students if line.is_lost and not line.asks]
     said = [
-        f"{asks} {'asks' if asks == 1 else 'ask'} to look again" if asks else "",
-        f"{lost} {'has' if lost == 1 else 'have'} nothing that works yet" if lost else "",
+        (f"{len(asks)} {'asks' if len(asks) == 1 else 'ask'} to look again", asks),
+        (f"{len(lost)} {'has' if len(lost) == 1 else 'have'} nothing that works yet", lost),
     ]
-    return ", ".join(filter(None, said))
+    return [(words, lines) for words, lines in said if lines]
 
 
 def _state_of(line: Line) -> Mapping[str, GradedExercise]:
