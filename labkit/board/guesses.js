@@ -62,7 +62,8 @@ function lineOf(numbers) {
       wide: 1 / slots,
       isValue: true,
     }));
-    return { bars, low, high, isLog, slots: Math.max(1, Math.min(slots, 3 * MOST_BARS)), place };
+    const guessed = each.map(([value]) => value);
+    return { bars, low, high, isLog, slots: Math.max(1, Math.min(slots, 3 * MOST_BARS)), place, guessed };
   }
   const place = (value) => (to(value) - to(low)) / span;
   const counts = Array.from({ length: MOST_BARS }, () => 0);
@@ -75,7 +76,7 @@ function lineOf(numbers) {
     at: (at + 0.5) / MOST_BARS,
     wide: 1 / MOST_BARS,
   }));
-  return { bars, low, high, isLog, slots: MOST_BARS, place };
+  return { bars, low, high, isLog, slots: MOST_BARS, place, guessed: [] };
 }
 
 /** Round numbers along the line, as many as their labels leave room for in this share of the axis. */
@@ -87,17 +88,22 @@ function ticksOf(line, share) {
     const ticks = made.map((value) => ({ label: readable(value), at: place(value) }));
     const needs = Math.max(...ticks.map(({ label }) => label.length)) * 0.026 + 0.03; // of the axis, at 26 px of 620
     const isWide = ticks.slice(1).every((tick, at) => (tick.at - ticks[at].at) * share >= needs);
-    if (ticks.length && isWide) return withEnds(line, ticks, share);
+    if (ticks.length && isWide) return withGuesses(line, ticks, share);
   }
   return [low, high].map((value) => ({ label: readable(value), at: place(value) }));
 }
 
-/** The same ticks, and the least and the largest guess where their labels have room beside them. */
-function withEnds({ low, high, place }, ticks, share) {
-  const ends = [low, high].map((value) => ({ label: readable(value), at: place(value) }));
-  const isFree = (end) =>
-    ticks.every((tick) => Math.abs(tick.at - end.at) * share >= (tick.label.length + end.label.length) * 0.012 + 0.012);
-  return [...ticks, ...ends.filter(isFree)].sort((one, other) => one.at - other.at);
+/** The same ticks, and the least and the largest guess and then the others where their labels have room beside them. */
+function withGuesses({ low, high, place, guessed }, ticks, share) {
+  const all = [...ticks];
+  for (const value of [low, high, ...guessed]) {
+    const mine = { label: readable(value), at: place(value) };
+    const isFree = all.every(
+      ({ label, at }) => Math.abs(at - mine.at) * share >= (label.length + mine.label.length) * 0.012 + 0.012,
+    );
+    if (isFree) all.push(mine);
+  }
+  return all.sort((one, other) => one.at - other.at);
 }
 
 function round(low, high, most) {

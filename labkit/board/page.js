@@ -3,6 +3,7 @@ const address = location.pathname.replace(/\/$/, "");
 const instructors = location.pathname.startsWith("/i/");
 const SPACE = document.querySelector("svg").namespaceURI;
 document.documentElement.classList.toggle("instructor", instructors);
+if (instructors) document.querySelector("h1").textContent = "Class board, for the instructor";
 let standing = null;
 let chosen = null;
 
@@ -68,16 +69,8 @@ function drawSay(say) {
   } else if (hasBegun()) said.push("Nobody is in the middle of an exercise.");
   else said.push(learners ? `${many(learners, "learner is", "learners are")} here.` : "Nobody has joined yet.");
   say.textContent = said.join(" ");
-  const wanted = `${many(standing.help, "wants", "want")} help${askedAt()}.`;
-  if (standing.help) say.append(" ", element("span", wanted, "asks"));
+  if (standing.help) say.append(" ", element("span", `${many(standing.help, "wants", "want")} help.`, "asks"));
   if (standing.done) say.append(` ${many(standing.done, "is", "are")} done.`);
-}
-
-/** At which exercises help is wanted: ": 2 at 2.3, 1 at 2.2"; "" where that is not told. */
-function askedAt() {
-  const asked = Object.entries(standing.help_at ?? {}).sort((one, other) => other[1] - one[1]);
-  const told = asked.flatMap(([id, count]) => (exercise(id) ? [`${count} at ${exercise(id).number}`] : []));
-  return told.length ? `: ${told.join(", ")}` : "";
 }
 
 const FOOT = 60; // pixels
@@ -110,11 +103,12 @@ function drawLanes(section) {
       const lane = lanes.get(each.id) ?? newLane(each.id);
       lane.classList.toggle("held", each.id === standing.holdup);
       const [title, people, wrong] = lane.children;
-      title.replaceChildren(...(each.number ? [element("b", each.number)] : []), each.title);
+      const words = element("span", each.title.replace(/(\w) (\d)/g, "$1\u00a0$2"), "words");
+      title.replaceChildren(...(each.number ? [element("b", each.number)] : []), words, ...marksOf(each));
       if (each.on_it && each.minutes) title.append(element("small", `for ${each.minutes} min`));
       wrong.replaceChildren(...kinds(each.id, (standing.mistakes ?? {})[each.id] ?? []));
       people.querySelector(".count.on").textContent = each.on_it || "";
-      people.querySelector(".count.passed").textContent = each.passed || "";
+      people.querySelector(".count.passed").textContent = each.id ? each.passed : "";
       return [lane, each];
     });
   const ahead = all.filter((each) => !each.on_it && !each.passed);
@@ -124,21 +118,35 @@ function drawLanes(section) {
     ...(ahead.length ? [nobodyYet(ahead)] : []),
   );
   if (!shown.length) return;
+  section.classList.toggle("roomy", !instructors && shown.length <= MOST_ROOMY);
   const svgs = shown.map(([lane]) => lane.querySelector("svg"));
   const fullest = Math.max(1, ...shown.flatMap(([, each]) => [each.on_it, each.passed]));
   const count = document.querySelector(".count.on").offsetWidth;
   const half = svgs[0].clientWidth / 2 - count;
-  const [rowOf, step] = rowsFor(fullest, half - 30, Math.min(...svgs.map((svg) => svg.clientHeight)));
+  const [rowOf, step] = rowsFor(fullest, half - 14, 0.94 * Math.min(...svgs.map((svg) => svg.clientHeight)));
   shown.forEach(([, each], at) => drawPeople(svgs[at], each, rowOf, step, count));
+}
+
+const MOST_ROOMY = 6; // lanes in which a title may have a line of its own, above the people
+
+/** On the wall, behind a title: that most are there, and how many want help there, where that tells nobody's name. */
+function marksOf({ id }) {
+  if (instructors) return [];
+  const wanted = (standing.help_at ?? {})[id];
+  return [
+    ...(wanted ? [element("span", `${many(wanted, "wants", "want")} help`, "asks")] : []),
+    ...(id && id === standing.holdup ? [element("span", "most are here", "most")] : []),
+  ];
 }
 
 /** What the columns of the lanes are: on the left who is on it, on the right who has passed. */
 function heads() {
   const row = element("div", undefined, "heads");
   const people = element("div", undefined, "people");
-  people.append(element("span", "●\u00a0on\u00a0it"), element("span", "●\u00a0passed", "passed"));
+  const all = Object.keys(standing.learners).length;
+  people.append(element("span", "●\u00a0on\u00a0it"), element("span", `●\u00a0passed, of\u00a0${all}`, "passed"));
   if (standing.helped?.length) people.firstChild.append(" ", element("span", "●\u00a0wants\u00a0help", "asks"));
-  row.append(element("div", "exercise", "what"), people, element("div", "goes wrong", "wrong"));
+  row.append(element("div", "exercise", "what"), people, element("div", "last mistake, learners", "wrong"));
   return row;
 }
 
@@ -196,7 +204,7 @@ function newLane(id) {
 }
 
 const FIVE = 0.45; // the gap after each five dots of a row, so that they can be counted, in dots
-const LARGEST = 40; // pixels from dot to dot
+const LARGEST = instructors ? 24 : 52; // pixels from dot to dot
 
 /** How many dots a row has, a multiple of five, and the pixels from dot to dot.
 
@@ -224,7 +232,7 @@ function drawPeople(svg, each, rowOf, step, count) {
       const top = (tall - Math.ceil(people.length / rowOf) * step) / 2;
       const along = (column + 0.5 + Math.floor(column / 5) * FIVE) * step + count;
       const cy = top + (Math.floor(at / rowOf) + 0.5) * step;
-      const place = { cx: isHere ? along : wide / 2 + along, cy, r: step * 0.4 };
+      const place = { cx: isHere ? along : wide / 2 + along, cy, r: step * 0.42 };
       for (const [key, value] of Object.entries(place)) dot.setAttribute(key, value);
       dot.dataset.name = name;
       dot.setAttribute("class", classOf(name, isHere));
@@ -283,7 +291,9 @@ function drawHelp(section) {
   };
   const count = standing.helped.length;
   const title = element("h2", count ? `${many(count, "wants", "want")} help` : "Nobody wants help");
-  title.append(element("small", count > 1 ? ", longest wait first" : ""));
+  // Where all have waited as long there is no longest.
+  const waits = new Set(standing.helped.map(([, seconds]) => since(seconds)));
+  title.append(element("small", waits.size > 1 ? ", longest wait first" : ""));
   section.replaceChildren(title, people(standing.helped, "wants", "waits"));
   if (!standing.stuck?.length) return;
   section.append(element("h3", "Long at one exercise, and not asking"), people(standing.stuck, "stuck", "there for"));

@@ -18,9 +18,14 @@ function drawPoll(section) {
   const tall = Math.max(260, (640 * svg.clientHeight) / (svg.clientWidth || 640));
   svg.style.setProperty("--letters", bars.filter(({ count }) => count).length > 8 ? "20px" : "26px");
   svg.setAttribute("viewBox", `0 0 640 ${tall}`);
-  const floor = tall - 44;
+  const floor = tall - (poll.unit ? 76 : 44); // below it labels, and what they count in
   const out = cameOut(poll, place, floor);
-  const drawn = [...barsOf(bars, floor), ...axisOf(bars, ticks, floor), ...out.drawn];
+  const drawn = [
+    ...barsOf(bars, floor, poll.came_out === null ? median : undefined),
+    ...axisOf(bars, ticks, floor),
+    ...unitOf(poll.unit, tall),
+    ...out.drawn,
+  ];
   const counts = bars.filter(({ count }) => count).map(({ label, count }) => `${label}: ${count}`);
   svg.setAttribute("aria-label", counts.join(", ") + out.said);
   // Words last, so that no line crosses them.
@@ -29,13 +34,17 @@ function drawPoll(section) {
   drawReveal(section.querySelector("button"), section.querySelector("small"), poll);
 }
 
-function barsOf(bars, floor) {
+/** A bar for each value or word, that of the median the darkest. */
+function barsOf(bars, floor, median) {
   const most = Math.max(...bars.map(({ count }) => count));
-  return bars.flatMap(({ count, at, wide }) => {
+  return bars.flatMap(({ label, count, at, wide, isValue }) => {
     const high = ((floor - 80) * count) / most;
-    const width = Math.max(4, Math.min(60, wide * ALONG - 4));
+    const width = Math.max(4, Math.min(60, wide * ALONG - 8));
+    const kind = isValue && label === String(median) ? "median" : "";
+    const words = kind && { x: along(at), y: floor - high - 40, class: "middle" };
     return [
-      shape("rect", { x: along(at) - width / 2, y: floor - high, width, height: high }),
+      shape("rect", { x: along(at) - width / 2, y: floor - high, width, height: high, class: kind }),
+      ...(words ? [shape("text", words, "median")] : []),
       shape("text", { x: along(at), y: floor - high - 8 }, count ? String(count) : ""),
     ];
   });
@@ -53,6 +62,10 @@ function axisOf(bars, ticks, floor) {
   ];
 }
 
+/** What the numbers below the axis count in, at its right end. */
+const unitOf = (unit, tall) =>
+  unit ? [shape("text", { x: 630, y: tall - 8, class: "unit" }, String(unit).slice(0, 40))] : [];
+
 function cameOut(poll, place, floor) {
   if (poll.came_out === null) return { drawn: [], said: "" };
   const at = place(poll.came_out);
@@ -69,7 +82,7 @@ function drawReveal(reveal, why, poll) {
   reveal.hidden = !isOpen || standing.came_out === null;
   why.hidden = !isOpen || standing.came_out !== null;
   reveal.textContent = "Reveal what came out";
-  why.textContent = "You can reveal what came out once somebody's notebook has measured it.";
+  why.textContent = "Nobody has measured it yet: nothing to reveal.";
   reveal.onclick = () => change("reveal", { guess: poll.guess });
 }
 

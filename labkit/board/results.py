@@ -23,6 +23,8 @@ _RANKED = 10
 
 # Lesson -> its exercises as (slug, number, title), in order.
 Exercises = Mapping[str, Sequence[tuple[str, str, str]]]
+# Everybody's [passed, tries] by exercise, and of those who are on an exercise which, and since when (seconds).
+Learners = tuple[dict[str, dict[str, list[int]]], dict[str, tuple[str, float]]]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS class (token TEXT NOT NULL);
@@ -245,8 +247,8 @@ class Results:
         for table in self.of_a_learner:
             self._base.execute(f"DELETE FROM {table} WHERE nickname = ?", (nickname,))
 
-    def standing(self, exercises: Exercises) -> dict[str, Any]:
-        """Return what the page shows, as plain JSON values.
+    def standing(self, exercises: Exercises, learners: Learners | None = None) -> dict[str, Any]:
+        """Return what the page shows, as plain JSON values, of what `learners` has returned; without it that is asked.
 
         ``learners``: nickname -> exercise -> [passed, tries]; ``where``: nickname -> the exercise they are on, of those
         who are on one: what they checked last or, once that has passed, the next of its lesson that has not;
@@ -254,7 +256,7 @@ class Results:
         been on it; ``holdup``: the exercise most learners are on, None if nobody is on any; ``rankings``: of each
         design the nicknames and scores, best first.
         """
-        learners, on = self._learners(exercises)
+        own_results, on = learners or self.learners(exercises)
         minutes: dict[str, list[float]] = {}
         for where, since in on.values():
             minutes.setdefault(where, []).append((self._now() - since) / 60)
@@ -264,7 +266,7 @@ class Results:
                     "id": each,
                     "number": number,
                     "title": title,
-                    "passed": sum(own.get(each, [0])[0] for own in learners.values()),
+                    "passed": sum(own.get(each, [0])[0] for own in own_results.values()),
                     "on_it": len(minutes.get(each, ())),
                     "minutes": round(median(minutes[each])) if each in minutes else 0,
                 }
@@ -275,14 +277,14 @@ class Results:
         every = [entry for listed in lessons.values() for entry in listed]
         holdup = max(every, key=lambda entry: entry["on_it"], default=None)
         return {
-            "learners": dict(sorted(learners.items(), key=lambda pair: _natural(pair[0]))),
+            "learners": dict(sorted(own_results.items(), key=lambda pair: _natural(pair[0]))),
             "where": {name: where for name, (where, _) in on.items()},
             "lessons": lessons,
             "holdup": holdup["id"] if holdup and holdup["on_it"] else None,
             "rankings": self._rankings(),
         }
 
-    def _learners(self, exercises: Exercises) -> tuple[dict[str, dict[str, list[int]]], dict[str, tuple[str, float]]]:
+    def learners(self, exercises: Exercises) -> Learners:
         """Return everybody's results, and of those who are on an exercise which, and since when."""
         rows = self._base.execute(
             "SELECT nickname, exercise, passed, tries, first_s, last_s FROM result ORDER BY last_s"
@@ -295,10 +297,6 @@ class Results:
             newest[nickname] = exercise, last_s if passed else first_s
         now_on = {name: (_now_on(at, learners[name], exercises), since) for name, (at, since) in newest.items()}
         return learners, {name: (where, since) for name, (where, since) in now_on.items() if where}
-
-    def _since(self, exercises: Exercises) -> dict[str, float]:
-        """Return since when learners are on the exercise that they are on."""
-        return {name: since for name, (_, since) in self._learners(exercises)[1].items()}
 
     def _rankings(self) -> dict[str, list[tuple[str, float]]]:
         rankings: dict[str, list[tuple[str, float]]] = {}

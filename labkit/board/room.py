@@ -15,7 +15,7 @@ from statistics import median_low
 from time import time
 from typing import Any
 
-from labkit.board.results import Exercises, Reported, Results, check_key, check_nickname
+from labkit.board.results import Exercises, Learners, Reported, Results, check_key, check_nickname
 from labkit.errors import ConfigError
 from labkit.slugs import is_slug
 
@@ -196,7 +196,7 @@ class Room(Results):
             raise ConfigError(f"nobody on the board is called {nickname!r}")
         return str(found[0])
 
-    def standing(self, exercises: Exercises) -> dict[str, Any]:
+    def standing(self, exercises: Exercises, learners: Learners | None = None) -> dict[str, Any]:
         """Return what the class's page shows, names of who wants help not among it.
 
         Beside what `Results.standing` has: ``help`` and ``done``, how many; ``help_at``, how many of the first are at
@@ -206,7 +206,7 @@ class Room(Results):
         """
         said = self._base.execute("SELECT nickname, what FROM saying").fetchall()
         count = Counter(what for _, what in said)
-        standing = super().standing(exercises)
+        standing = super().standing(exercises, learners)
         where = standing["where"]
         here = Counter(where.values())
         asking = Counter(where[name] for name, what in said if what == "help" and name in where)
@@ -233,11 +233,12 @@ class Room(Results):
         made: dict[str, dict[str, list[str]]] = {}
         for (name, exercise), mistake in own.items():
             made.setdefault(exercise, {}).setdefault(mistake, []).append(name)
-        standing = self.standing(exercises)
+        learners = self.learners(exercises)
+        standing = self.standing(exercises, learners)
         on: dict[str, str] = standing["where"]
         said_so = {name for name, _, _ in said}
         long = sorted(
-            (int(since), name) for name, since in self._since(exercises).items()
+            (int(since), name) for name, (_, since) in learners[1].items()
             if name not in said_so and now - since >= _LONG_S
         )  # fmt: skip
         return {

@@ -159,6 +159,7 @@ def judge(exercise: Exercise, case: Case, got: Got, wire: Wire) -> Verdict:
         found.rank,
         found.call,
         found.problem,
+        found.most_bytes,
     )
 
 

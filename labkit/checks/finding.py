@@ -24,6 +24,7 @@ class Finding:
         call: Which of the rank's communication calls of the case it is about, as `Message.sent` and
             `CollectiveCall.sequence` count; None where it is about no single call.
         problem: What was seen on the wire and is repeated here, or None.
+        most_bytes: How much a message may hold at most, where one holds more; else None.
     """
 
     mistake: str
@@ -33,6 +34,7 @@ class Finding:
     rank: int | None = None
     call: int | None = None
     problem: WireProblem | None = None
+    most_bytes: int | None = None
 
 
 Find: TypeAlias = "Callable[[Case, tuple[Values, ...], Wire], Iterator[Finding]]"

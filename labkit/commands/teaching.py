@@ -152,7 +152,7 @@ def board(
 ) -> None:
     """Show a room's progress on a page: learners join with a link, and results of labkit.check appear."""
     exercises = load("labkit.lessons.course", "exercise_titles")(course)
-    predictions, questions = (load("labkit.lessons.course", name)(course) for name in ("predictions", "questions"))
+    predictions, questions = load("labkit.lessons.course", "predictions_and_questions")(course)
 
     def say(link: str, instructors: str) -> None:
         typer.echo(f"Class board: {link}")

@@ -30,6 +30,7 @@ class CaseResult:
         kind: What kind of failure it was, or "" for a wrong result.
         mistake: The name of the recognised mistake, or "".
         picture: What its ranks sent and waited for, as safe HTML; "" where nothing is to be seen.
+        line: The line of the answer's cell, from 1, whose call it is about; 0 for none.
     """
 
     name: str
@@ -39,6 +40,7 @@ class CaseResult:
     kind: str = ""
     mistake: str = ""
     picture: str = ""
+    line: int = 0
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from labkit.grading.own_folders import own_prefix
 from labkit.grading.plain_text import plain_text
 from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.preloaded.template import Template
+from labkit.grading.relay.calls import line_of
 from labkit.grading.reports.call_picture import call_picture
 from labkit.grading.reports.feedback import feedback_html
 from labkit.grading.reports.student_report import as_json, details, junit_xml, result_json, write_whole
@@ -302,9 +303,11 @@ class Grader:
             judged = self.oracle.judge(exercise.id, case, outcome.results, outcome.failure, outcome.wire)
             kind = str(outcome.failure["kind"]) if outcome.failure else ""
             message = plain_text(steady(self._without(folder, judged.message)))
-            picture = "" if judged.passed or any(not each.passed for each in tried) else _picture(outcome, case)
+            is_shown = not judged.passed and all(each.passed for each in tried)
+            picture = _picture(outcome, case, judged.most_bytes) if is_shown else ""
+            line = line_of(outcome.calls, exercise.id, judged.rank, judged.call) if is_shown else 0
             hint = plain_text(judged.hint)
-            tried.append(CaseResult(case.name, judged.passed, message, hint, kind, judged.mistake, picture))
+            tried.append(CaseResult(case.name, judged.passed, message, hint, kind, judged.mistake, picture, line))
             if kind in ("timeout", "not_implemented"):
                 break
         passed = len(tried) == len(hidden) > 0 and all(case.passed for case in tried)
@@ -353,13 +356,13 @@ class Grader:
         return text.replace(str(folder), "…")
 
 
-def _picture(outcome: Outcome, case: HiddenCase) -> str:
+def _picture(outcome: Outcome, case: HiddenCase, most_bytes: int | None) -> str:
     """Return what ranks did in a case, unless where they stood is a matter of chance: when one stopped the others."""
     failure = outcome.failure or {}
     if failure.get("kind") in ("timeout", "not_implemented"):
         return ""
     failed = failure.get("rank") if failure.get("kind") in ("exception", "died", "bad_result") else None
-    return call_picture(outcome.calls, case.world_size, failed)
+    return call_picture(outcome.calls, case.world_size, failed, most_bytes)
 
 
 def unreadable(name: str, problem: str, course: Course, digest: str, fingerprint: str) -> StudentResult:

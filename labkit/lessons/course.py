@@ -57,22 +57,16 @@ def exercise_titles(start: Path | None = None) -> dict[str, list[tuple[str, str,
     }
 
 
-def predictions(start: Path | None = None) -> dict[str, str]:
-    """Return what the course has learners guess, by name, with its unit; read from the notebooks.
+def predictions_and_questions(start: Path | None = None) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what the course has learners guess, read from the notebooks: units by name, and what is asked by name.
+
+    What is asked is the last question of the text above; of a guess before which nothing is asked there is none.
 
     Raises:
         LessonError: If no course is found.
     """
-    return {name: unit for name, unit, _ in _guesses(start)}
-
-
-def questions(start: Path | None = None) -> dict[str, str]:
-    """Return what is asked before a guess, by its name: the last question of the text above; none where none is asked.
-
-    Raises:
-        LessonError: If no course is found.
-    """
-    return {name: asked for name, _, asked in _guesses(start) if asked}
+    found = list(_guesses(start))
+    return {name: unit for name, unit, _ in found}, {name: asked for name, _, asked in found if asked}
 
 
 def _guesses(start: Path | None) -> Iterator[tuple[str, str, str]]:

@@ -230,3 +230,14 @@ def test_what_is_no_result_is_refused(change: dict[str, object], why: str) -> No
     assert reported(good, COURSE) == Reported("ada", KEY, "naive_all_reduce", True)
     with pytest.raises(ConfigError, match=why):
         reported(good | change, COURSE)
+
+
+def test_the_instructors_view_asks_for_everybodys_results_once(tmp_path: Path) -> None:
+    with closing(Room(tmp_path / "class.sqlite", now=lambda: 1e6)) as room:
+        room.record(Reported("ada", KEY + " ada", "naive_all_reduce", False))
+        asked: list[str] = []
+        room._base.set_trace_callback(asked.append)
+        view = room.instructors_view(COURSE)
+        assert sum("FROM result" in each for each in asked) == 1
+        room._base.set_trace_callback(None)
+        assert {each: view[each] for each in room.standing(COURSE)} == room.standing(COURSE)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from xml.etree import ElementTree
 
 from grading.conftest import Probe
-from labkit.grading.relay.calls import Call
+from labkit.grading.relay.calls import Call, line_of
 from labkit.grading.reports.call_picture import MAX_COLUMNS, MAX_RANKS, call_picture
 
 ALL_SEND = (
@@ -108,3 +109,54 @@ def test_labels_lie_over_no_call_and_no_other_label() -> None:
     for label in labels:
         begin = float(label.get("x", ""))
         assert begin > max(ends) and begin + 6.6 * len(label.text or "") <= 720
+
+
+def ring(bytes_each: int) -> list[Call]:
+    return [
+        Call(
+            rank,
+            position,
+            kind,
+            (rank + step) % 3,
+            bytes_each,
+            1 - position,
+            "met",
+            f"exercise ring, line {at}: send()",
+        )
+        for rank in range(3)
+        for position, (kind, step, at) in enumerate([("send", 1, 7), ("recv", 2, 8)])
+    ]
+
+
+def test_what_a_message_may_not_hold_is_drawn_apart_and_what_it_may_is_not() -> None:
+    root = svg(call_picture(ring(116), 3, most_bytes=40))
+    bars = [float(each.get("width", "")) for each in root.iter("rect") if each.get("class") is None]
+    over = [float(each.get("width", "")) for each in root.iter("rect") if each.get("class") == "over"]
+    assert len(bars) == len(over) == 6 and all(abs(each / bars[0] - 76 / 116) < 0.01 for each in over)
+    labels = [each.text for each in root.iter("text") if "in" in (each.get("class") or "").split()]
+    assert labels == ["40 B", "+76 B"] * 6
+    assert "more than the 40 B that a message may have" in call_picture(ring(116), 3, most_bytes=40)
+    for most in (None, 116):
+        picture = call_picture(ring(116), 3, most_bytes=most)
+        assert "over" not in picture and picture.count(">116 B<") == 6
+
+
+def test_a_head_follows_its_line_which_crosses_no_call_between() -> None:
+    root = svg(call_picture(ring(8), 3))
+    rows = sorted({float(each.get("y", "")) for each in root.iter("rect")})
+    ends = {float(each.get("x", "")) + float(each.get("width", "")) for each in root.iter("rect")}
+    lines = [each.get("d", "") for each in root.iter("path") if each.get("class") == "message"]
+    heads = [each.get("transform", "") for each in root.iter("path") if each.get("class") == "head"]
+    assert len(lines) == len(heads) == 3 and len(rows) == 3
+    for line, head in zip(lines, heads, strict=True):
+        x1, y1, x2, y2 = map(float, re.findall(r"[\d.]+", line))
+        at_x, at_y, angle = map(float, re.findall(r"-?[\d.]+", head))
+        assert (at_x, at_y) == (x2, y2) and abs(math.degrees(math.atan2(y2 - y1, x2 - x1)) - angle) < 0.5
+        assert any(abs(x1 - end) < 0.2 for end in ends) and x2 > x1  # in the gap between two columns
+
+
+def test_the_line_of_a_call_is_of_the_exercises_own_cell() -> None:
+    calls = ring(8)
+    assert (line_of(calls, "ring", 1, 0), line_of(calls, "ring", 1, 1)) == (7, 8)
+    for exercise, rank, position in (("other", 1, 0), ("ring", None, None), ("ring", 1, 2), ("rin.", 1, 0)):
+        assert line_of(calls, exercise, rank, position) == 0

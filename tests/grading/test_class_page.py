@@ -59,8 +59,8 @@ def test_what_came_back_counts_as_the_same_whatever_its_numbers() -> None:
 
     figures = class_figures([failed("a", "Rank 0 has 1.25."), failed("b", "Rank 3 has 7e-3."), failed("c", "No.")])
     assert figures.exercises[0].faults == (
-        Fault("Rank 0 has 1.25.", 2, False, "a wrong result"),
-        Fault("No.", 1, False, "a wrong result"),
+        Fault("Rank 0 has 1.25.", 2, False, "a wrong result", "a"),
+        Fault("No.", 1, False, "a wrong result", "c"),
     )
 
 
@@ -77,7 +77,7 @@ def test_the_page_stands_alone_and_escapes_what_students_made() -> None:
     elements = Elements()
     elements.feed(page)
     assert elements.tags.count("script") == 1 and not {"img", "link"} & set(elements.tags)
-    links = [link.partition("#")[0] for link in elements.links]
+    links = [link.partition("#")[0] for link in elements.links if link != "#marks"]
     assert not [link for link in links if not link.endswith(("/feedback.html", "copies.html")) or ":" in link]
     assert "Ring &lt;all&gt; reduce" in page and "&lt;script&gt;" in page and "torn &lt;b&gt;" in page
     assert "default-src 'none'" in page and "prefers-color-scheme: dark" in page
@@ -104,20 +104,25 @@ def test_bonus_is_said_in_points_and_a_mistake_without_a_name_in_words() -> None
     results = made_results(30)
     most = max(each.exercises[-1].points for each in results)
     page = class_page(lines_of(results), "Lesson").decode()
-    assert most == 24 and "of 60 points and bonus, of the 30 graded</p>" in page  # one was torn
-    assert "Students by % of full marks, bonus included</figcaption>" in page
+    assert most == 24 and "30 graded</p>" in page  # one was torn
+    assert "</b> of 60 points, bonus included</figcaption>" in page
     with_bonus = [each for each in results if each.exercises[-1].points]
     for each in with_bonus:
-        assert f'title="{each.score - 24:g} of 60 points and 24 of bonus"><b>{each.score:g}<' in page
-    assert page.count(' of bonus">') == len(with_bonus)
+        assert f'<td class="number"><b>{each.score - 24:g}</b></td><td class="number extra"><b>+24</b></td>' in page
+    assert page.count("<b>+24</b>") == len(with_bonus)
+    plain = [replace(each, exercises=each.exercises[:-1]) for each in results]
+    assert "Bonus</th>" in page and "Bonus</th>" not in class_page(lines_of(plain), "Lesson").decode()
     late = class_page(
         [replace(each, score=each.score / 2, late="50 % off") for each in lines_of(results)], "L"
     ).decode()
-    assert ' of bonus">' not in late  # half of a sum is not the sum of what was earned
-    kind = (
-        r'<b>\d+×</b> <span title="Such as: Rank \d has 0.\d+ in element 4.">a wrong result, no check knows why</span>'
-    )
-    assert re.search(kind, page)
+    assert "<b>+" not in late  # half of a sum is not the sum of what was earned
+    href = r'href="(\S+)/feedback.html#(1.\d)" title="(Rank \d has \S+ in element 4.)"'
+    kind = rf"<b>(\d+)×</b> a wrong result: <a {href}>read"
+    by_name = {quote(each.name): each for each in results}
+    for count, name, slug, said in (found := re.findall(kind, page)):
+        [example] = [each for each in by_name[name].exercises if each.id == slug]
+        assert int(count) and example.state == "failed" and not example.mistake and said in example.said
+    assert len(found) > 6
     shares = re.findall(r'<span class="share">(\d+) of (\d+)</span>', page)
     assert {of for _, of in shares} == {"30"} and [int(count) for count, _ in shares] == sorted(
         int(count) for count, _ in shares
@@ -128,13 +133,17 @@ def test_a_row_says_what_is_special_beside_its_name_and_those_to_look_at_stand_f
     results = made_results(8)
     columns = re.compile(r'<th scope="col"[^>]*>([A-Z][\w +]+)</th>')
     plain = class_page(lines_of(results[:-1]), "L").decode().partition("</table>")[0]
-    assert columns.findall(plain) == ["Student", "Points of 60 + bonus"] and "chip" not in plain.partition("<tbody>")[2]
+    assert (
+        columns.findall(plain) == ["Student", "Points of 60", "Bonus"] and "chip" not in plain.partition("<tbody>")[2]
+    )
     lines = lines_of(results[:-1])
     lines[2], lines[5] = replace(lines[2], late="20 % off"), replace(lines[5], asks=1)
     special = class_page(lines, "L").decode().partition("<tbody>")[2].partition("</table>")[0]
     rows = re.findall(r"<tr.*?</tr>", special, re.S)
     assert [each for each in rows if "asks to look again" in each] == rows[:1] and 'class="look"' in rows[0]
     assert sum(each.count("20 % off") for each in rows) == 1
+    asked = re.search(r'<a href="([^"]+)">1 asks to look again</a>', class_page(lines, "L").decode())
+    assert asked and asked[1] == lines[5].href
     unread = [results[-1], replace(results[-1], name="zoe")]
     page = class_page(lines_of([*results[:-1], *unread]), "L").decode()
     assert '<a href="#marks">2 could not be graded</a>' in page
@@ -143,7 +152,7 @@ def test_a_row_says_what_is_special_beside_its_name_and_those_to_look_at_stand_f
     lines = {each.name: each for each in lines_of(results)}
     points = [lines[each].score for each in rows if each in lines and not lines[each].needs_a_look]
     assert points == sorted(points) and len(points) > 4  # whoever has fewest stands before the others
-    assert ": 2 need a look</h1>" in page and "2 could not be graded</a>. They stand first;" in page
+    assert ": 2 need a look</h1>" in page and "2 could not be graded</a>. They stand first." in page
 
 
 def test_what_is_off_for_lateness_is_told_with_what_it_is_taken_from() -> None:
@@ -168,8 +177,11 @@ def test_what_is_off_for_lateness_is_told_with_what_it_is_taken_from() -> None:
 def test_what_no_check_has_a_name_for_is_told_by_kind(said: str, kind: str) -> None:
     failed = GradedExercise("1.1", 0, 4, "failed", "T", f"Tried: x\nCame back: {said}", "")
     result = GradedSubmission("a", "01_x", "s", "c", (failed,))
-    assert class_figures([result]).exercises[0].faults == (Fault(said, 1, False, kind),)
-    assert f">{kind}, no check knows why</span>" in class_page(lines_of([result]), "L").decode()
+    assert class_figures([result]).exercises[0].faults == (Fault(said, 1, False, kind, "a"),)
+    assert (
+        f'{kind}: <a href="a/feedback.html#1.1" title="{said}">read it</a>'
+        in class_page(lines_of([result]), "L").decode()
+    )
 
 
 def test_a_gradebook_that_has_no_mark_of_what_could_not_be_graded_makes_nothing_a_bonus() -> None:
@@ -180,7 +192,7 @@ def test_a_gradebook_that_has_no_mark_of_what_could_not_be_graded_makes_nothing_
 
 
 PLACES = """(rows) => rows.map((row) => {
-  const [squares, name, points] = [".square", "th", ".number"].map((each) => [...row.querySelectorAll(each)]
+  const [squares, name, points] = [".square", "th", ".extra"].map((each) => [...row.querySelectorAll(each)]
     .map((cell) => cell.getBoundingClientRect()));
   return { tops: [...new Set(squares.map(({ top }) => top - name[0].bottom >= -1))], lines: new Set(squares.map(
     ({ top }) => top)).size, lefts: squares.map(({ left }) => Math.round(left)), right: Math.round(points[0].right) };
@@ -207,7 +219,32 @@ def test_on_a_phone_squares_are_one_row_below_the_name_and_points_stand_at_the_r
     page.click("header a")  # opens beside the list, as a row's link does
     assert page.locator("#panel.open").count() == 1
     assert page.locator("#marks tr[aria-current] th a").inner_text() == "torn <b>"
+    page.click("#back")
+    assert page.locator("#panel.open").count() == 0 and page.locator("#panel li").first.is_visible()
+    example = page.locator("#panel li a").first
+    wanted = example.get_attribute("href").split("/")[0]
+    example.click()  # what nobody named is read there, too
+    assert page.locator("#panel.open").count() == 1
+    assert page.locator("#marks tr[aria-current] th a").get_attribute("href").startswith(f"{wanted}/")
     page.close()
+
+
+def test_parts_of_a_bar_are_of_those_its_number_counts_and_median_and_mean_have_no_idle_decimals() -> None:
+    results = made_results(40)
+    page = class_page(lines_of(results), "Lesson").decode()
+    assert figures_of(page) == [100.0] * 12 and 'class="not_graded" style' not in page
+    both = re.search(r"Median (\S+), mean (\S+)</b>", page)
+    figures = class_figures(results)
+    assert both and [float(each) for each in both.groups()] == [round(figures.median, 1), round(figures.mean, 1)]
+    assert len({each.count(".") for each in both.groups()}) == 1
+    alike = class_page(lines_of([replace(results[0], name=name) for name in "ab"]), "Lesson").decode()
+    assert f"Median {results[0].score:g}, mean {results[0].score:g}</b>" in alike
+
+
+def figures_of(page: str) -> list[float]:
+    """Return how many percent the parts of each stacked bar add up to."""
+    bars = re.findall(r'<div class="stack".*?</div>', page, re.S)
+    return [round(sum(map(float, re.findall(r"width:([\d.]+)%", bar))), 1) for bar in bars]
 
 
 @pytest.mark.in_turn

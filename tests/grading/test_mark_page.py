@@ -7,7 +7,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from http.client import HTTPConnection
@@ -264,6 +264,15 @@ def test_a_request_steers_no_terminal_and_fills_no_page(book: Gradebook, tmp_pat
     assert asked.words.startswith("Look ") and len(asked.words) < 5000
 
 
+@contextmanager
+def ended(process: Popen[str]) -> Iterator[None]:
+    """End a process whatever becomes of the test: one that is waited for would hold it for ever."""
+    try:
+        yield
+    finally:
+        process.terminate()
+
+
 @pytest.mark.in_turn
 @pytest.mark.browser
 def test_whoever_grades_comments_and_answers_beside_the_list(browser: Any, book: Gradebook, tmp_path: Path) -> None:
@@ -272,9 +281,7 @@ def test_whoever_grades_comments_and_answers_beside_the_list(browser: Any, book:
     record(book, tmp_path / "run", {})
     book.ask(f'labkit-regrade {LESSON} ring_sum "Ada Lovelace" aaaaaaaa: It works at home.')
     command = [sys.executable, "-c", "from labkit.cli import main; main()", "gradebook", "page", "--lesson", "02"]
-    with ExitStack() as ending:
-        process = ending.enter_context(Popen([*command, "--book", str(tmp_path / "book.db")], stdout=PIPE, text=True))
-        ending.callback(process.terminate)
+    with Popen([*command, "--book", str(tmp_path / "book.db")], stdout=PIPE, text=True) as process, ended(process):
         assert process.stdout is not None
         link = process.stdout.readline().removeprefix("Class: ").strip()
         page = browser.new_page(viewport={"width": 1440, "height": 900})

@@ -102,7 +102,7 @@ def test_feedback_escapes_all_a_student_made_and_loads_nothing() -> None:
 
 def test_feedback_says_for_each_exercise_what_was_tried_what_came_back_and_the_hint() -> None:
     page = feedback_html(result(), "Lesson").decode()
-    assert "2 of 4 exercises work. For the one that does not work yet" in page and "1 is not started." in page
+    assert "2 of 4 exercises work, 1 does not yet." in page and "1 is not started." in page
     for words in ("3 ranks, Rank 0", "<pre>line two</pre>", "Where to look.", "1 more not tried", "(bonus)"):
         assert words in page
 
@@ -160,9 +160,29 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_points_add_up_in_words_what_failed_says_why_it_earns_nothing_and_what_works_has_a_heading() -> None:
     text = re.sub(r"<[^>]+>", "", feedback_html(result(), "Lesson").decode())
-    assert "9 of 13 points" not in text and "9 of 18 points, 4 of them bonus" in text  # 5 and 4, of 5 + 8 + 5
-    assert "0 of 8 points: its hidden cases earn them all together, or none" in text
-    assert text.count("all together") == 1  # what works has its points
+    assert "9 of 13 points" not in text and "5 of 18 points, and 4 of bonus" in text  # 5 and 4, of 5 + 8 + 5
+    assert "0 of 8 points: all or nothing, every hidden case must pass" in text
+    assert text.count("all or nothing") == 1  # what works has its points
     assert text.index("Task count_bytes") < text.index("\nWhat works\n") < text.index("Task naive_all_reduce")
+    bar = re.findall(r'<span(?: class="bonus")? style="width:([\d.]+)%">', feedback_html(result(), "Lesson").decode())
+    assert bar == ["27.8", "22.2"]  # 5 and 4 of 18
     cut = student_page(details(result()), "Lesson", "ann", 4.5, 18).decode()  # a mark of which half is off
-    assert "of them bonus" not in cut
+    assert "of bonus" not in cut
+
+
+def test_the_line_that_made_the_call_is_told_and_marked_and_one_that_is_not_there_is_not() -> None:
+    found = details(result("no"))
+    failed = next(each for each in found["exercises"] if each["state"] == "failed")
+    failed["source"] = "def f(x):\n    dist.send(x < 1)\n    return x"
+    for line, told in ((2, True), (0, False), (4, False), (99, False)):
+        failed["line"] = line
+        page = student_page(found, "Lesson", "ann", 9, 18).decode()
+        assert ("<dd>line 2: <code>dist.send(x &lt; 1)</code></dd>" in page) == told
+        assert ("\n<mark>    dist.send(x &lt; 1)</mark>\n    return x</pre>" in page) == told
+        assert "Called in" in page or not told
+    chips = re.findall(r'title="([^"]*)"><b aria-hidden="true">.</b> ([^<]*)<', page.partition("</nav>")[0])
+    assert [label for title, label in chips if title == "Task count_bytes"] == ["count_bytes Task count_bytes"]
+    assert (
+        "Task naive_all_reduce",
+        "naive_all_reduce",
+    ) in chips  # what works has its number, and its title on hovering

@@ -204,7 +204,12 @@ def test_a_class_is_read_by_key_press_in_a_browser(browser: Any, out: Path, link
     page = browser.new_page()
     page.goto(link)
     page.get_by_text("0 of 4 answers read, by kim.").wait_for()
+    page.get_by_text("5 students wrote these 4.").wait_for()  # what was written twice is one answer
     card = page.locator('article[aria-current="true"]')
+    rubric = [" ".join(each.split()) for each in page.locator("#rubric li").all_inner_texts()]
+    assert rubric == ["1 says the mean is too small 2 points", "2 names a test with unequal values 1 point"]
+    unread = page.locator('article:not(.read, [aria-current="true"]) .points')
+    assert unread.count() == 3 and all(each.startswith("not read") for each in unread.all_inner_texts())
     given = {}
     for count in range(1, 5):
         text = card.locator("p").first.inner_text()
@@ -220,10 +225,16 @@ def test_a_class_is_read_by_key_press_in_a_browser(browser: Any, out: Path, link
     assert sorted(given.values()) == [0, 0, 1, 2]
     page.get_by_text("All saved.").wait_for()  # the page counts what is read before the gradebook has it
     assert points(out) == {"ada": 3, "bo": 0, "cy": 2, "di": 0, "eve": 0}
+    page.get_by_text("No idea.").click()  # another one is read
+    partly = page.locator('article.read:not([aria-current="true"])', has_text="I think")
+    marked = [" ".join(each.split()) for each in partly.locator(".items button").all_inner_texts()]
+    assert [each.rsplit(" ", 4)[1:] for each in marked] == [["2", "of", "2", "points"], ["0", "of", "1", "point"]]
+    assert partly.locator(".points strong").inner_text() == "2 of 3 points"
     page.keyboard.press("u")
     page.get_by_text("3 of 4 answers read, by kim.").wait_for()
     page.reload()
     page.get_by_text("3 of 4 answers read, by kim.").wait_for()
+    assert not page.locator("#words").is_visible()  # a rare act has no room of its own
     page.keyboard.press("n")
     page.keyboard.type("is short")
     page.keyboard.press("Enter")

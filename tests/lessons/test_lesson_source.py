@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labkit.errors import LessonError
-from labkit.lessons.course import predictions, questions
+from labkit.lessons.course import predictions_and_questions
 from labkit.lessons.manifest import Exercise
 from labkit.lessons.prediction_cell import without_guess
 from labkit.lessons.source import Lesson, load, parse
@@ -17,6 +17,8 @@ LESSONS = sorted((Path(__file__).parents[2] / "solutions").glob("[0-9][0-9]_*.py
 PATH = "solutions/03_mean_over_ranks.py"
 HEADER = 'exercise="halve" points=1 difficulty=1 importance=1 minutes=1 title="T" provides=["f"]'
 BODY = "def f():\n    # BEGIN SOLUTION halve\n    return 1\n    # END SOLUTION\n"
+
+ROOT = Path(__file__).parents[2]
 
 
 def lesson_of(cells: str) -> Lesson:
@@ -275,9 +277,14 @@ def test_references_reach_the_lessons_beside_and_no_key_stands_twice(tmp_path: P
         load(other)
 
 
-def test_the_question_before_each_guess_is_found_for_the_board() -> None:
-    asked = questions(Path(__file__).parents[2])
+def test_the_question_before_each_guess_is_found_for_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Path] = []
+    read_text = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda path, **how: (reads.append(path), read_text(path, **how))[1])
+    predictions, asked = predictions_and_questions(ROOT)
+    notebooks = [each for each in reads if each.suffix == ".ipynb"]
+    assert len(notebooks) == len(set(notebooks)) == len(list((ROOT / "notebooks").glob("[0-9]*.ipynb")))
     assert asked["all_reduce_ms"] == "An all_reduce of 100 MB on eight H100s: how many milliseconds?"
     assert asked["sum_each_sees"] == "What sum does each of them get?"  # a remark in brackets stands behind it
-    assert set(predictions(Path(__file__).parents[2])) - set(asked) == {"ddp_memory"}  # two guesses at one question
+    assert set(predictions) - set(asked) == {"ddp_memory"}  # two guesses at one question
     assert all(each.endswith("?") and not set("*`#") & set(each) for each in asked.values())

@@ -113,6 +113,7 @@ def ring_traffic(case: Case, wire: Wire) -> Iterator[Finding]:
                 f"rank {rank} sends {total_text(sent)}",
                 rank,
                 next((message.sent for message in sent if message.bytes > chunk), None),
+                most_bytes=chunk if largest > chunk else None,
             )
     yield from _one_cycle(members, wire)
 

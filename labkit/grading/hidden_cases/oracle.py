@@ -36,12 +36,15 @@ class HiddenCase:
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on one case, as it may be told: never with expected values."""
+    """The verdict on one case, as it may be told: never with expected values. Its parts are a Verdict's."""
 
     passed: bool
     message: str = ""
     hint: str = ""
     mistake: str = ""
+    rank: int | None = None
+    call: int | None = None
+    most_bytes: int | None = None
 
 
 @dataclass(frozen=True)

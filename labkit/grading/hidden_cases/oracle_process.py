@@ -71,7 +71,8 @@ class Oracle:
         exercise, case, got, wire = self._brought(header, payload)
         verdict = judge(exercise, case, got, wire)
         message = without_expected(verdict.message)
-        return {"passed": verdict.passed, "message": message, "hint": verdict.hint, "mistake": verdict.mistake}
+        about = {"passed": verdict.passed, "message": message, "hint": verdict.hint, "mistake": verdict.mistake}
+        return {**about, "rank": verdict.rank, "call": verdict.call, "most_bytes": verdict.most_bytes}
 
     def left_behind(self, header: Mapping[str, Any], payload: memoryview) -> dict[str, Any]:
         """Return the verdict on a visible case, and what was left behind in it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -46,6 +47,13 @@ def calls_of(ranks: Sequence[RankState]) -> tuple[Call, ...]:
             fate: Fate = "met" if met else "waits" if number in state.waits else "unmet"
             found.append(Call(rank, part.position, part.name, None, sum(part.sizes or ()), None, fate, part.where))
     return tuple(sorted(found, key=lambda call: (call.rank, call.position)))
+
+
+def line_of(calls: Sequence[Call], exercise_id: str, rank: int | None, position: int | None) -> int:
+    """Return the line of an exercise's cell, from 1, in which a rank made a call; 0 where that is not known."""
+    where = next((each.where for each in calls if (each.rank, each.position) == (rank, position)), "")
+    found = re.match(rf"exercise {re.escape(exercise_id)}, line (\d{{1,5}}):", where)
+    return int(found[1]) if found else 0
 
 
 def _of_post(rank: int, post: Post, state: RankState) -> Call:

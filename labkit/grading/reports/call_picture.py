@@ -6,6 +6,7 @@ order: a receive never stands left of its send. SVG without script or style of i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from labkit.grading.plain_text import plain_text
@@ -16,13 +17,16 @@ MAX_RANKS = 12
 MAX_COLUMNS = 36
 
 
-def call_picture(calls: Sequence[Call], world_size: int, failed_rank: int | None = None) -> str:
+def call_picture(
+    calls: Sequence[Call], world_size: int, failed_rank: int | None = None, most_bytes: int | None = None
+) -> str:
     """Return the picture of a case as a ``<figure>``, or "" where no rank communicated.
 
     Args:
         calls: As :func:`labkit.grading.relay.calls.calls_of` returns them.
         world_size: Number of ranks.
         failed_rank: The rank that raised or ended, if one did.
+        most_bytes: What a message may hold at most, where one holds more: the rest is drawn as too much.
     """
     if not calls:
         return ""
@@ -38,13 +42,14 @@ def call_picture(calls: Sequence[Call], world_size: int, failed_rank: int | None
     kinds = {_kind_of(call) for call in calls}
     waits = _waits(list(shown.values()))
     beside = max((len(words) for _, words in waits), default=0)
+    place = _Places({key: columns[key] - first for key in shown}, num_columns, len(ranks), beside)
     return fragment(
         "call_picture.html",
         calls=shown.values(),
-        place=_Places({key: columns[key] - first for key in shown}, num_columns, len(ranks), beside),
+        place=place,
         waits=waits,
         arrows=[
-            (call, shown[_other(call)])
+            (call, place.arrow(call, shown[_other(call)]))
             for call in shown.values()
             if call.kind == "send" and call.match is not None and _other(call) in shown
         ],
@@ -55,6 +60,9 @@ def call_picture(calls: Sequence[Call], world_size: int, failed_rank: int | None
         label_of=_label_of,
         words_of=_words_of,
         told=_in_words(calls),
+        most=most_bytes or 0,
+        over=any(call.kind == "send" and call.bytes > (most_bytes or call.bytes) for call in calls),
+        is_over=lambda call: bool(most_bytes) and call.peer is not None and call.bytes > most_bytes,
         cut_words=_cut_words(world_size, len(shown), sum(call.rank in ranks for call in calls), first),
     )
 
@@ -128,6 +136,22 @@ class _Places:
     def middle(self, call: Call) -> float:
         """Return the middle of a call's bar, from the left."""
         return self.x(call) + self.bar_width / 2
+
+    def arrow(self, send: Call, receive: Call) -> tuple[float, float, float, float, float]:
+        """Return where a message's arrow begins and ends, and its head's angle in degrees.
+
+        It runs from the end of the send to the begin of the receive, in the gap before that: over no call between. In
+        one column it runs from bar to bar.
+        """
+        if self.x(receive) > self.x(send):
+            middle = self.bar_height / 2
+            x1, y1 = self.x(send) + self.bar_width, self.y(send.rank) + middle
+            x2, y2 = self.x(receive), self.y(receive.rank) + middle
+        else:
+            is_down = receive.rank > send.rank
+            x1, y1 = self.middle(send), self.y(send.rank) + self.bar_height * is_down
+            x2, y2 = self.middle(receive), self.y(receive.rank) + self.bar_height * (not is_down)
+        return x1, y1, x2, y2, math.degrees(math.atan2(y2 - y1, x2 - x1))
 
     def y(self, rank: int) -> float:
         """Return the upper edge of a rank's bars."""

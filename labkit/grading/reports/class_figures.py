@@ -33,12 +33,14 @@ class Fault:
         count: How many students.
         named: Whether the check recognised it.
         kind: Of what it did not: "a wrong result", "a deadlock", "raises TypeError"; else "".
+        example: The submission, by its name, of the first of those students.
     """
 
     words: str
     count: int
     named: bool
     kind: str = ""
+    example: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,9 @@ def class_figures(results: Sequence[GradedSubmission], scores: Sequence[float] =
     graded = [score for result, score in zip(results, scores, strict=True) if has_score(result, score)]
     for score in graded:
         bins[_bin(score, most)] += 1
-    by_id: dict[str, list[GradedExercise]] = {}
-    for each in (each for result in results for each in result.exercises):
-        by_id.setdefault(each.id, []).append(each)
+    by_id: dict[str, list[tuple[str, GradedExercise]]] = {}
+    for name, each in ((result.name, each) for result in results for each in result.exercises):
+        by_id.setdefault(each.id, []).append((name, each))
     return ClassFigures(
         len(results),
         sum(bool(result.problem) for result in results),
@@ -141,16 +143,18 @@ def _bin(score: float, most: float) -> int:
     return max(0, min(NUM_BINS - 1, int(NUM_BINS * score / most + 1e-9))) if most else 0
 
 
-def _exercise(listed: Sequence[GradedExercise]) -> ExerciseFigures:
+def _exercise(handed_in: Sequence[tuple[str, GradedExercise]]) -> ExerciseFigures:
+    listed = [each for _, each in handed_in]
     counts = Counter(each.state for each in listed)
-    alike: dict[tuple[str, bool], list[str]] = {}
-    for each in listed:
+    alike: dict[tuple[str, bool], list[tuple[str, str]]] = {}
+    for name, each in handed_in:
         if each.state == "failed":
             words, named = _fault(each)
-            alike.setdefault((words if named else _NUMBER.sub("…", words), named), []).append(words)
+            alike.setdefault((words if named else _NUMBER.sub("…", words), named), []).append((words, name))
     commonest = sorted(alike.items(), key=lambda found: -len(found[1]))[:3]
     common = tuple(
-        Fault(words[0], len(words), named, "" if named else _kind(words[0])) for (_, named), words in commonest
+        Fault(found[0][0], len(found), named, "" if named else _kind(found[0][0]), found[0][1])
+        for (_, named), found in commonest
     )
     states = {state: counts[state] for state in ("passed", "failed", "to_read", "read", "not_done", "not_graded")}
     worth = max(each.max_points for each in listed)  # of what could not be graded, a gradebook has none

@@ -52,16 +52,30 @@ for (const [column, head] of [...table.tHead.rows[0].cells].entries()) {
 // Beside the list where there is room; a narrow window goes to the student's page, and back.
 const open = (event) => {
   const link = event.target.closest("a");
-  if (!link || link.getAttribute("href").startsWith("#") || event.ctrlKey || event.metaKey || event.shiftKey || panel.offsetParent === null) return;
+  if (
+    !link ||
+    link.getAttribute("href").startsWith("#") ||
+    event.ctrlKey ||
+    event.metaKey ||
+    event.shiftKey ||
+    panel.offsetParent === null
+  )
+    return;
   event.preventDefault();
   panel.querySelector("iframe").src = link.href;
   panel.classList.add("open");
   for (const row of rows) row.removeAttribute("aria-current");
-  const row = link.closest("tr") ?? rows.find((each) => each.querySelector("a").href === link.href);
+  const student = (each) => each.href.split("#")[0];
+  const row = rows.find((each) => student(each.querySelector("a")) === student(link));
   row.setAttribute("aria-current", "true");
 };
 table.addEventListener("click", open);
 document.querySelector("header").addEventListener("click", open);
+panel.addEventListener("click", open);
+document.getElementById("back").addEventListener("click", () => {
+  panel.classList.remove("open");
+  for (const row of rows) row.removeAttribute("aria-current");
+});
 
 find.addEventListener("input", filter);
 filter();

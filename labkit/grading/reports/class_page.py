@@ -13,7 +13,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from labkit.grading.reports.class_figures import NUM_BINS, class_figures, has_score
+from labkit.grading.reports.class_figures import NUM_BINS, ClassFigures, class_figures, has_score
 from labkit.grading.reports.copies import Case
 from labkit.grading.reports.page import page
 from labkit.grading.reports.results import GradedExercise, GradedSubmission
@@ -122,6 +122,7 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
         students=sorted(students, key=_need),
         looked_at=_looked_at(students),
         ungraded=sum(not has_score(result, line.score) for line, result in handed_in),
+        **_in_the_middle(figures),
         unread=[line for line in students if line.is_unread],
         bonus_of=_bonus_of,
         names=names,
@@ -140,15 +141,15 @@ def _need(line: Line) -> tuple[bool, bool, bool, bool, float]:
     return not line.is_unread, not line.asks, not line.is_lost, line.result is not None, line.score
 
 
-def _looked_at(students: Sequence[Line]) -> str:
-    """Return who stands first beside those not graded: "1 asks to look again, 2 have nothing that works yet"."""
-    asks = sum(bool(line.asks) and not line.is_unread for line in students)
-    lost = sum(line.is_lost and not line.asks for line in students)
+def _looked_at(students: Sequence[Line]) -> list[tuple[str, list[Line]]]:
+    """Return who stands first beside those not graded, in words: "1 asks to look again", "2 have nothing that works"."""
+    asks = [line for line in students if line.asks and not line.is_unread]
+    lost = [line for line in students if line.is_lost and not line.asks]
     said = [
-        f"{asks} {'asks' if asks == 1 else 'ask'} to look again" if asks else "",
-        f"{lost} {'has' if lost == 1 else 'have'} nothing that works yet" if lost else "",
+        (f"{len(asks)} {'asks' if len(asks) == 1 else 'ask'} to look again", asks),
+        (f"{len(lost)} {'has' if len(lost) == 1 else 'have'} nothing that works yet", lost),
     ]
-    return ", ".join(filter(None, said))
+    return [(words, lines) for words, lines in said if lines]
 
 
 def _state_of(line: Line) -> Mapping[str, GradedExercise]:
@@ -160,6 +161,13 @@ def _bonus_of(line: Line) -> float:
     """Return the points of bonus in a score, 0 where it has none or is not the sum of what was earned."""
     result = line.result
     return result.bonus if result and abs(line.score - result.score) < 1e-9 else 0.0
+
+
+def _in_the_middle(figures: ClassFigures) -> dict[str, str]:
+    """Return median and mean as they are told, both with a decimal where one of them needs it."""
+    told = {"median": f"{figures.median:.1f}", "mean": f"{figures.mean:.1f}"}
+    is_whole = all(each.endswith(".0") for each in told.values())
+    return {name: each.removesuffix(".0") if is_whole else each for name, each in told.items()}
 
 
 def _counted(number: int, what: str, more: str = "") -> str:

@@ -13,7 +13,7 @@ from labkit.grading.reports.student_report import details, write_whole
 from labkit.grading.score import StudentResult
 
 _UNKNOWN: dict[str, Any] = {
-    "state": "not_graded", "points": 0.0, "worth": 0.0, "bonus": False, "is_code": True, "num_cases": 0,
+    "state": "not_graded", "points": 0.0, "worth": 0.0, "bonus": False, "is_code": True, "num_cases": 0, "line": 0,
     **dict.fromkeys(("number", "title", "said", "written", "pack", "lost", "second_run", "tried", "came_back"), ""),
     **dict.fromkeys(("hint", "picture", "source", "reading", "ask"), ""),
     **dict.fromkeys(("cases", "earlier", "comments", "requests"), ()),
@@ -106,12 +106,10 @@ def _opening(states: Sequence[str], problem: str) -> str:
         return f"Everything works. All {total} exercises pass on cases you had not seen."
     failed, read = states.count("failed"), states.count("read") + states.count("to_read")
     open_ = total - passed - failed - read
-    words = [f"{passed} of {total} exercises work." if passed else "No exercise passes all its hidden cases yet."]
-    if failed:
-        words.append(
-            f"For the {'one that does' if failed == 1 else f'{failed} that do'} not work yet, "
-            "see below what was tried, what came back, and where to look."
-        )
+    not_yet = f", {failed} {'does' if failed == 1 else 'do'} not yet" if failed else ""
+    words = [
+        f"{passed} of {total} exercises work{not_yet}." if passed else "No exercise passes all its hidden cases yet."
+    ]
     if read:
         words.append(f"{read} {'is' if read == 1 else 'are'} read by a person.")
     if open_:

@@ -156,6 +156,7 @@ def _details(each: ExerciseResult, source: str) -> dict[str, Any]:
         "came_back": failure.message if failure else "",
         "hint": failure.hint if failure else "",
         "picture": failure.picture if failure else "",
+        "line": failure.line if failure else 0,
         "source": source[:_MOST_SOURCE],
         "cases": [
             [case.name, case.passed, "" if case.passed else (case.message.splitlines() or [""])[0]]
