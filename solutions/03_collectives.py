@@ -638,7 +638,7 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 # Your CPU runs used **gloo**, over TCP. Nobody has timed this code on several machines with GPUs.
 
 # %% [markdown] tags=["slide-only"]
-# ## The links
+# ## NVLink carries nine times what InfiniBand does
 #
 # | link | between | each way |
 # |---|---|---|

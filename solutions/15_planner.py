@@ -335,7 +335,7 @@ print(f"the cluster: {step}; lesson 14: {1e3 * formula:.1f} ms")
 # Section 1's factor of two is the head alone.
 
 # %% [markdown] tags=["slide-only"]
-# ## The step
+# ## The slowest stage sets the pace
 #
 # (m - 1) x the slowest stage + every stage once + messages + gradients
 #

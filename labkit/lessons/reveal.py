@@ -86,8 +86,8 @@ def write_deck(slides: Iterable[Slide], title: str, name: str, folder: Path) -> 
             shutil.copytree(source, target, dirs_exist_ok=True)
         elif source.exists():
             shutil.copyfile(source, target)
-    shutil.copyfile(Path(__file__).with_name("slides.css"), folder / "slides.css")
-    shutil.copyfile(Path(__file__).with_name("slides.js"), folder / "slides.js")
+    for own in ("slides.css", "slide_figures.css", "slides.js"):
+        shutil.copyfile(Path(__file__).with_name(own), folder / own)
     path = folder / f"{name}.html"
     path.write_text(deck_html(slides, title), encoding="utf-8")
     return path
@@ -101,10 +101,20 @@ def deck_html(slides: Iterable[Slide], title: str) -> str:
     templates = Environment(
         loader=beside, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    templates.filters["as_html"] = lambda markdown: Markup(as_html(markdown))
+    templates.filters["as_html"] = lambda markdown: Markup(_for_a_room(as_html(markdown)))
     return templates.get_template("deck.html").render(
         title=title, slides=shown, timelines=Markup(_timelines(runs)), width=WIDTH, height=HEIGHT
     )
+
+
+def _for_a_room(html: str) -> str:
+    """Return a slide's HTML in which a question to the room, and an exercise's minutes, have a place of their own."""
+    html = re.sub(
+        r"<p><strong>To the room:</strong>\s*(\w)",
+        lambda first: f'<p class="ask"><span>To the room</span>{first[1].upper()}',
+        html,
+    )
+    return re.sub(r"<p>(<strong>\d+ minutes?</strong>)", r'<p class="about">\1', html)
 
 
 def write_pdf(deck: Path, browser: str) -> Path:

@@ -3,7 +3,9 @@
 const LEAST = 20; // pixels of any letter on a slide of 1280 x 720
 const SMALL = 11; // pixels of the smallest letters in a figure
 const PLAIN = 13; // of those in a figure told in frames, which is drawn as large as it is wide
-const LARGER = 2.4; // times as large as on a page are a timeline's letters where its rows leave them room
+/** Times as large as on a page are a timeline's letters, where its rows leave them room. */
+const LARGER = [2.62, 2.3];
+const UNSEEN = 0.002; // of the rows' time, under which a legend's entry is left out
 const STORY = 27; // pixels of the letters in a story's boxes, which have room for words that are larger than on a page
 /** Times as high as a timeline's rows are at first: where they do not fit, and where there is room left. */
 const HIGHER = [1.25, 1.5, 1.75, 2];
@@ -41,26 +43,59 @@ async function raise(live, timeline, room, least) {
 }
 
 /** Whether a slide speaks of memory; of all others it takes the room. */
-const isOfMemory = (live) => /memory|hold|GB/i.test(live.closest("section").querySelector("h3")?.textContent);
+const isOfMemory = (live) => /memory|hold|GB/i.test(live.closest("section").querySelector(".kicker, h3")?.textContent);
+
+/** Whether a run's ranks compute, or only its brackets say what they do. */
+const computes = (run) => run.rows.some(({ lane, first, last }) => lane === 0 && last > first);
 
 /** What a timeline may give up for its letters, a little more each time: height, ranks like others, memory, lanes. */
 function waysOf(live, { runs, cluster, memory: had }) {
   const memory = had && isOfMemory(live);
-  const arrows = runs.length < 2; // of two runs the ends are held against each other, and messages would cross them
-  const ways = [99, 4, 3].flatMap((few) =>
-    [1, LOWER[0]].map((tall) => ({ few, tall, arrows, cluster, memory: memory && few > 4, folded: few > 4 })),
+  const all = runs.some(computes) ? 98 : 99; // with 99 go the brackets around what is computed
+  const isAlone = runs.length < 2; // of two the ends are held against each other, and messages would cross them
+  return (isAlone ? [all, 4, 3] : [all, 2]).flatMap((few) =>
+    [1, ...LOWER.slice(0, isAlone ? 1 : 3)].map((tall) => ({
+      few,
+      tall,
+      cluster,
+      arrows: isAlone,
+      memory: memory && few > 4,
+      folded: few > 4,
+    })),
   );
-  return runs.length < 2 ? ways : [...ways, ...ways.slice(-2).map((way) => ({ ...way, cluster: true }))];
+}
+
+/** Let a slide's legend name a barrier as one, and leave out what is too short to be seen. */
+function tellMarks(live, { runs, layout }) {
+  const times = new Map();
+  let whole = 0;
+  for (const { run: at, row } of layout.rows) {
+    const run = runs[at];
+    whole += run.span;
+    for (let s = row.from; s < row.to; s++) {
+      const category = String(run.segmentCategory[s]);
+      const [before, names] = times.get(category) ?? [0, new Set()];
+      names.add(run.labels[run.label[run.owner[s]]][0]);
+      times.set(category, [before + run.segmentEnd[s] - run.segmentStart[s], names]);
+    }
+  }
+  for (const entry of live.querySelectorAll(".labkit-legend [data-mark]")) {
+    const [time, names] = times.get(entry.dataset.mark) ?? [];
+    if (time === undefined) continue;
+    entry.style.display = time < UNSEEN * whole ? "none" : "";
+    if (names.size === 1 && names.has("barrier")) entry.lastChild.textContent = "barrier";
+  }
 }
 
 /** Give a timeline the largest letters and the highest rows that it has room for; return its scale. */
 async function enlarge(live, timeline, { width, height }, scale) {
   const ways = waysOf(live, timeline.state);
-  for (const larger of [LARGER, scale]) {
+  for (const larger of [...LARGER, scale]) {
     live.style.width = `${width / larger}px`;
     for (const way of ways) {
       Object.assign(timeline.state, way);
       timeline.resize();
+      tellMarks(live, timeline.state);
       await drawn();
       if (live.scrollHeight > height / larger) continue;
       await raise(live, timeline, height / larger, way.tall);
@@ -168,29 +203,67 @@ function fitPresent() {
   }
 }
 
+/** What of a slide of prose fills it: how far down that reaches, and whether a line is cut off. */
+function partsOf(section) {
+  const foot = section.querySelector(":scope > .about");
+  const parts = [...section.children].filter((each) => !each.matches("aside, .about, .about ~ .countdown"));
+  const wide = [...section.querySelectorAll("pre, table, pre code, h1, h2, h3, p:not(.about, .countdown), li")];
+  const lowest = foot ? foot.offsetTop - 24 : LOWEST;
+  const down = () => Math.max(...parts.map((each) => each.offsetTop + each.offsetHeight));
+  const cut = () => wide.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
+  return { parts, lowest, down, cut, fits: () => down() <= lowest && !cut() };
+}
+
+/** Give a size the largest of these values, in order, with which all fits. */
+function largest(values, set, fits) {
+  for (const value of values) {
+    set(value);
+    if (fits()) return;
+  }
+}
+
+/** Numbers from one to another. */
+const steps = (from, to, by) => Array.from({ length: Math.round((to - from) / by) + 1 }, (_, k) => from + k * by);
+
+/** Give code and tables the height and width that are left; a question below a table keeps some of it. */
+function spread(section, { parts, lowest, down, fits }) {
+  const has = (kind) => section.querySelector(`:scope > ${kind}`);
+  const style = (name, unit) => (value) => section.style.setProperty(name, `${value}${unit}`);
+  if (has("pre")) {
+    largest(steps(0.95, 0.7, -0.05), style("--code", "em"), fits);
+    largest(steps(2.1, 1.35, -0.15), style("--line-height", ""), fits);
+  }
+  const kept = parts.at(-1).matches(".ask") ? 60 : 0;
+  if (has("table")) largest(steps(30, 6, -2), style("--cell", "px"), () => down() <= lowest - kept);
+}
+
+/** Let a question at the foot of a slide take what is left of it, in letters as large as that lets them be. */
+function enlargeQuestion(ask, { lowest, down, cut }) {
+  const height = ask.offsetHeight + lowest - down();
+  const own = parseFloat(getComputedStyle(ask).fontSize);
+  const set = (size) => (ask.style.fontSize = `${size}px`);
+  largest(steps(76, own, -2), set, () => ask.offsetHeight <= height && !cut());
+  ask.style.minHeight = `${height}px`;
+}
+
 /** Let prose grow until it fills its slide: what is read from the last row needs no empty half. */
 function grow(section) {
   section.dataset.grown = "";
-  const parts = [...section.children].filter((each) => !each.matches("aside"));
-  const codes = [...section.querySelectorAll("pre, table")].filter((each) => !each.closest("aside"));
-  const down = () => Math.max(...parts.map((each) => each.offsetTop + each.offsetHeight));
-  // A long word goes past its line's end; in print it is the code itself that is cut, and not its frame.
-  const wide = [...codes, ...section.querySelectorAll("pre code, h1, h2, h3, p, li")];
-  const cut = () => wide.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
-  const isLine = parts.length === 2 && !codes.length && parts[1].matches("p"); // one sentence alone may be larger
-  for (let size = isLine ? 60 : 52; size >= 30; size -= 2) {
-    section.style.fontSize = `${size}px`;
-    if (down() <= LOWEST && !cut()) break;
-  }
-  // Where code is as wide as the slide, its lines take the height that is left; then what is below the title does.
-  for (let height = 2.1; codes.length && height >= 1.35; height -= 0.15) {
-    codes.forEach((each) => each.style.setProperty("--line-height", height.toFixed(2)));
-    if (down() <= LOWEST) break;
+  const held = partsOf(section);
+  const { parts, lowest, down } = held;
+  const most = section.querySelector(":scope > table") ? 60 : 52;
+  largest(steps(most, 26, -2), (size) => (section.style.fontSize = `${size}px`), held.fits);
+  spread(section, held);
+  if (parts.at(-1).matches(".ask")) enlargeQuestion(parts.at(-1), held);
+  const items = [...section.querySelectorAll(":scope > :is(ul, ol) > li")];
+  const left = lowest - down();
+  if (left > 40 && items.length > 1) {
+    const more = Math.min((left * 0.6) / items.length, 34);
+    items.forEach((each) => (each.style.marginBottom = `${8 + more}px`));
   }
   const below = parts[1] ?? parts[0];
-  if (down() < LOWEST - 60) {
-    below.style.marginTop = `${parseFloat(getComputedStyle(below).marginTop) + (LOWEST - down()) / 2}px`;
-  }
+  const rest = lowest - down();
+  if (rest > 60) below.style.marginTop = `${parseFloat(getComputedStyle(below).marginTop) + rest * 0.4}px`;
 }
 
 const growPresent = () => document.querySelectorAll("section.present:not(.figure, [data-grown])").forEach(grow);
