@@ -60,9 +60,9 @@ labkit.figure("factory", num_stages=3, num_microbatches=1)
 # ## Backward across a cut
 #
 # ```
-# left = module(x)     -- left -->  x.requires_grad_()
-#                                   loss.backward()
-# left.backward(grad)  <- grad --   x.grad
+# left = module(x)     left -> x.requires_grad_()
+#                              loss.backward()
+# left.backward(grad) <- grad  x.grad
 # ```
 #
 # Autograd stops at the cable. **You** carry the gradient of `x`, what entered a stage.
@@ -152,7 +152,7 @@ labkit.check("one_batch", run_stage)
 # %% [markdown] tags=["slide-only"]
 # ## Four GPUs, the work of one
 #
-# Four stages of twelve layers, one batch of 16,384 samples.
+# Four stages, one on each rank, and one batch of 16,384 samples.
 #
 # **To the room:** what share of the time does a GPU wait?
 #
@@ -244,7 +244,7 @@ enough = next(count for count in range(1, 1000) if bubble_share(4, count) < 0.05
 labkit.reveal("microbatches_for_5_percent", enough, [f"{m}: {bubble_share(4, m):.0%}" for m in (1, 4, 8, 16, 32)])
 
 # %% [markdown] tags=["slide-only"]
-# ## Twice the microbatches, a smaller bubble
+# ## More microbatches, a smaller bubble
 #
 # P stages and M microbatches idle $\frac{P-1}{M+P-1}$ of the time.
 #
@@ -288,7 +288,7 @@ class Backward(Work): ...
 # | | L = 8 | L = 4 | L = 2 |
 # |---|---:|---:|---:|
 # | GPipe in groups | 33 | 42 | 60 |
-# | best | 33 | 33 | 51 |
+# | **yours** | ? | ? | ? |
 #
 # <!-- notes: Twelve minutes, then the board. L = 4 is enough: who runs backward as soon as it can never holds more. -->
 

@@ -97,8 +97,9 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
         elif cell.role not in ("check", "solution") and "no-slide" not in cell.tags:
             drawn = (_drawn(output, heading, asked, guesses or {}) for output in outputs.get(cell.id, ()))
             shown_here = [slide for slide in drawn if slide]
-            if "labkit.recorded(" in cell.source:  # what it shows is for the room to find
-                shown_here = [replace(slide, title=_NUMBER.sub("", heading)) for slide in shown_here]
+            for asks in lesson.exercises:
+                if f'labkit.recorded("{asks.id}"' in cell.source:  # what it shows is for the room to find
+                    shown_here = [replace(slide, title=asks.title) for slide in shown_here]
             slides += shown_here
     return slides
 
@@ -120,7 +121,8 @@ def _task(lesson: Lesson, cell: Cell, prose: str) -> str:
     exercise = next(each for each in lesson.exercises if each.id == cell.exercise)
     points = f" · {exercise.points} points" if exercise.points else ""
     said = {name: text.split("\n")[0] for name, text in _docstrings(cell).items()}
-    functions = "\n".join(f"* `{name}`\\\n  {said.get(name, '')}".rstrip("\\\n ") for name in exercise.provides)
+    after = "\\\n  " if len(exercise.provides) < 3 else ": "  # three names have no room for lines of their own
+    functions = "\n".join(f"* `{name}`{after}{said.get(name, '')}".rstrip("\\\n: ") for name in exercise.provides)
     asked = functions or _listed(_asking(prose))
     minutes = f"{exercise.minutes} minute{'s' if exercise.minutes != 1 else ''}"
     return (
@@ -144,7 +146,9 @@ def _listed(question: str) -> str:
     asked = re.sub(r"^\*\*\d+\.\d+\.\*\* ", "", " ".join(question.split()))
     asked = _NOTEBOOKS.sub("", asked)
     asked = re.sub(r"`\"([^`\"]+)\"`", r"*\1*", asked)
-    return re.sub(r"(?:^|\s)`(\w+)`: ", lambda name: f"\n* **{name[1].replace('_', ' ')}:** ", asked).strip()
+    told = re.sub(r"(?:^|\s)`(\w+)`: ", lambda name: f"\n* **{name[1].replace('_', ' ')}:** ", asked).strip()
+    before, mark, _ = told.rpartition("?")
+    return before + mark if mark and "\n* **" in before else told  # what one reads in a notebook follows there
 
 
 def _told(cell: Cell) -> list[str]:

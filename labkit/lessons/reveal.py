@@ -107,14 +107,21 @@ def deck_html(slides: Iterable[Slide], title: str) -> str:
     )
 
 
+_ROOM = re.compile(r"<p><strong>To the room:</strong>\s*(.)(.*?)</p>", re.S)
+_UNIT = re.compile(r"(?<=\d) (?=(?:ms|µs|s|KB|MB|GB|TB|GB/s|%)(?!\w))")
+
+
 def _for_a_room(html: str) -> str:
-    """Return a slide's HTML in which a question to the room, and an exercise's minutes, have a place of their own."""
-    html = re.sub(
-        r"<p><strong>To the room:</strong>\s*(\w)",
-        lambda first: f'<p class="ask"><span>To the room</span>{first[1].upper()}',
+    """Return a slide's HTML in which a question to the room, and an exercise's minutes, have a place of their own.
+
+    A number and its unit stay in one line.
+    """
+    html = _ROOM.sub(
+        lambda asks: f'<p class="ask"><span>To the room</span><b>{asks[1].upper()}{asks[2]}</b></p>',
         html,
     )
-    return re.sub(r"<p>(<strong>\d+ minutes?</strong>)", r'<p class="about">\1', html)
+    html = re.sub(r"<p>(<strong>\d+ minutes?</strong>)", r'<p class="about">\1', html)
+    return _UNIT.sub("\N{NO-BREAK SPACE}", html)
 
 
 def write_pdf(deck: Path, browser: str) -> Path:

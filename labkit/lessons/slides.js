@@ -8,7 +8,7 @@ const LARGER = [2.62, 2.3];
 const UNSEEN = 0.002; // of the rows' time, under which a legend's entry is left out
 const STORY = 27; // pixels of the letters in a story's boxes, which have room for words that are larger than on a page
 /** Times as high as a timeline's rows are at first: where they do not fit, and where there is room left. */
-const HIGHER = [1.25, 1.5, 1.75, 2];
+const HIGHER = [1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4];
 const LOWER = [0.75, 0.56, 0.48, 0.4, 0.34, 0.29, 0.25, 0.2, 0.16, 0.12];
 /** How far down a slide's prose may reach, in its pixels, and how far a figure. */
 const [LOWEST, BOTTOM] = [690, 706];
@@ -187,19 +187,28 @@ async function fit(live) {
   live.dataset.fitted = scale.toFixed(2);
 }
 
+const fitting = new WeakMap(); // what a figure's last fitting is done with, by figure
+
+/** Fit a figure after whatever is fitting it: two at once would each undo what the other found. */
+function fitAlone(live) {
+  const done = (fitting.get(live) ?? Promise.resolve()).then(() => fit(live));
+  fitting.set(live, done);
+  return done;
+}
+
 /** Fit every figure of the deck; labkit/lessons/reveal.py calls it before it prints. */
 globalThis.fitAll = () => {
   document
     .querySelectorAll(".slides section:not(.figure, .stack)")
     .forEach((each) => each.matches(".prose, .exercise") && grow(each));
-  return Promise.all([...document.querySelectorAll(".live")].map(fit));
+  return Promise.all([...document.querySelectorAll(".live")].map(fitAlone));
 };
 
 /** Fit what has come to life on this slide; once, for a slide keeps its size however large the window is. */
 function fitPresent() {
   for (const live of document.querySelectorAll("section.present .live:not([data-fitted]):has(svg, canvas)")) {
     live.dataset.fitted = "";
-    fit(live);
+    fitAlone(live);
   }
 }
 
@@ -214,12 +223,20 @@ function partsOf(section) {
   return { parts, lowest, down, cut, fits: () => down() <= lowest && !cut() };
 }
 
-/** Give a size the largest of these values, in order, with which all fits. */
+/** Give a size the first of these values with which all fits; say whether there is one. */
 function largest(values, set, fits) {
-  for (const value of values) {
+  return values.some((value) => {
     set(value);
-    if (fits()) return;
-  }
+    return fits();
+  });
+}
+
+/** Whether the words of a cell take more than a line. */
+function isBroken(cell) {
+  const words = document.createRange();
+  words.selectNodeContents(cell);
+  const downs = [...words.getClientRects()].map(({ bottom }) => bottom);
+  return Math.max(...downs) - Math.min(...downs) > 0.6 * parseFloat(getComputedStyle(cell).fontSize);
 }
 
 /** Numbers from one to another. */
@@ -251,8 +268,10 @@ function grow(section) {
   section.dataset.grown = "";
   const held = partsOf(section);
   const { parts, lowest, down } = held;
-  const most = section.querySelector(":scope > table") ? 60 : 52;
-  largest(steps(most, 26, -2), (size) => (section.style.fontSize = `${size}px`), held.fits);
+  const set = (size) => (section.style.fontSize = `${size}px`);
+  const names = [...section.querySelectorAll(":scope > table tr > :first-child")];
+  const inLines = () => held.fits() && !names.some(isBroken); // a table's rows by their names, each in one line
+  if (!names.length || !largest(steps(60, 40, -2), set, inLines)) largest(steps(52, 26, -2), set, held.fits);
   spread(section, held);
   if (parts.at(-1).matches(".ask")) enlargeQuestion(parts.at(-1), held);
   const items = [...section.querySelectorAll(":scope > :is(ul, ol) > li")];
