@@ -1,6 +1,7 @@
 // Figures take the room their slide has, in type that can be read from the last row; keys stay where a speaker looks.
 
-const LEAST = 20; // pixels of any letter on a slide of 1280 x 720
+const LEAST = 20; // pixels of any letter on a slide of 1280 x 720 as it is laid out at first
+const LABEL = 24; // of any letter of a timeline: a thirtieth of the slide's height
 const SMALL = 11; // pixels of the smallest letters in a figure
 const PLAIN = 13; // of those in a figure told in frames, which is drawn as large as it is wide
 /** Times as large as on a page are a timeline's letters, where its rows leave them room. */
@@ -30,7 +31,8 @@ async function lower(live, timeline, room) {
 /** Make a timeline's rows as high as there is room, for what is seen from the last row. */
 async function raise(live, timeline, room, least) {
   let before = least;
-  for (const tall of HIGHER) {
+  const most = timeline.state.runs.some(computes) ? 4 : 2; // brackets are no clearer for being high
+  for (const tall of HIGHER.filter((each) => each <= most)) {
     timeline.state.tall = tall;
     timeline.resize();
     await drawn();
@@ -45,8 +47,11 @@ async function raise(live, timeline, room, least) {
 /** Whether a slide speaks of memory; of all others it takes the room. */
 const isOfMemory = (live) => /memory|hold|GB/i.test(live.closest("section").querySelector(".kicker, h3")?.textContent);
 
-/** Whether a run's ranks compute, or only its brackets say what they do. */
-const computes = (run) => run.rows.some(({ lane, first, last }) => lane === 0 && last > first);
+/** Whether a run's ranks compute for long enough to be seen; else its brackets say what they do. */
+function computes({ rows, span, segmentStart, segmentEnd }) {
+  const timeIn = ({ from, to }) => steps(from, to - 1, 1).reduce((sum, s) => sum + segmentEnd[s] - segmentStart[s], 0);
+  return rows.some((row) => row.lane === 0 && row.to > row.from && timeIn(row) > 0.02 * span);
+}
 
 /** What a timeline may give up for its letters, a little more each time: height, ranks like others, memory, lanes. */
 function waysOf(live, { runs, cluster, memory: had }) {
@@ -90,7 +95,8 @@ function tellMarks(live, { runs, layout }) {
 /** Give a timeline the largest letters and the highest rows that it has room for; return its scale. */
 async function enlarge(live, timeline, { width, height }, scale) {
   const ways = waysOf(live, timeline.state);
-  for (const larger of [...LARGER, scale]) {
+  const isWide = !timeline.state.runs.some(computes); // narrow, many of its brackets would be too short to be drawn
+  for (const larger of isWide ? [scale] : [...LARGER, scale]) {
     live.style.width = `${width / larger}px`;
     for (const way of ways) {
       Object.assign(timeline.state, way);
@@ -161,7 +167,7 @@ async function fit(live) {
     fitPresent();
     return;
   }
-  let scale = LEAST / (isStory ? PLAIN : SMALL);
+  let scale = (timeline ? LABEL : LEAST) / (isStory ? PLAIN : SMALL);
   live.style.width = `${width / scale}px`;
   await drawn();
   if (timeline) scale = await enlarge(live, timeline, { width, height }, scale);
@@ -231,14 +237,6 @@ function largest(values, set, fits) {
   });
 }
 
-/** Whether the words of a cell take more than a line. */
-function isBroken(cell) {
-  const words = document.createRange();
-  words.selectNodeContents(cell);
-  const downs = [...words.getClientRects()].map(({ bottom }) => bottom);
-  return Math.max(...downs) - Math.min(...downs) > 0.6 * parseFloat(getComputedStyle(cell).fontSize);
-}
-
 /** Numbers from one to another. */
 const steps = (from, to, by) => Array.from({ length: Math.round((to - from) / by) + 1 }, (_, k) => from + k * by);
 
@@ -269,9 +267,13 @@ function grow(section) {
   const held = partsOf(section);
   const { parts, lowest, down } = held;
   const set = (size) => (section.style.fontSize = `${size}px`);
-  const names = [...section.querySelectorAll(":scope > table tr > :first-child")];
-  const inLines = () => held.fits() && !names.some(isBroken); // a table's rows by their names, each in one line
-  if (!names.length || !largest(steps(60, 40, -2), set, inLines)) largest(steps(52, 26, -2), set, held.fits);
+  section.dataset.names = "whole"; // of a table's rows, each in one line if letters stay large
+  const table = section.querySelector(":scope > table");
+  const isEven = () => held.fits() && table.rows[0].offsetHeight < 3.5 * parseFloat(getComputedStyle(table).fontSize);
+  if (!table || !largest(steps(60, 44, -2), set, isEven)) {
+    delete section.dataset.names;
+    largest(steps(52, 26, -2), set, held.fits);
+  }
   spread(section, held);
   if (parts.at(-1).matches(".ask")) enlargeQuestion(parts.at(-1), held);
   const items = [...section.querySelectorAll(":scope > :is(ul, ol) > li")];
