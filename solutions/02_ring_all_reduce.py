@@ -550,11 +550,9 @@ labkit.answer("twice_the_ranks", "about as long")
 # %% [markdown] tags=["slide-only"]
 # ## Every rank sends less than 2B
 #
-# $$ \frac{2(N-1)}{N}\,B $$
+# N ranks, B = 100 MB: in a ring each sends $\frac{2(N-1)}{N}\,B$.
 #
-# N ranks, a gradient of B = 100 MB:
-#
-# | ranks | through rank 0's port | each rank of a ring |
+# | ranks N | rank 0's port | a ring's port |
 # |---:|---:|---:|
 # | 2 | 200 MB | 100 MB |
 # | 8 | 1,400 MB | 175 MB |
@@ -694,7 +692,7 @@ for world_size in (2, 4, 8, 64, 1024):
 # `ring_player` can also watch your function run. It calls your `ring_sum` once, on values that encode their rank and
 # chunk, and checks every message. If the wrong chunk is sent, it says: expected C, got B.
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "no-slide"]
 labkit.ring_player(ring_sum, on=labkit.virtual(4))
 
 # %% [markdown]

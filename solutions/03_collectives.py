@@ -191,12 +191,11 @@ labkit.check("drop_in_all_reduce", ring_all_reduce)
 # %% [markdown] tags=["slide-only"]
 # ## Round once, not on every hop
 #
+# A sum can travel in bfloat16, or in float32 and be rounded at the end.
+#
 # **To the room:** add a thousand ones in bfloat16. What is the sum?
 #
-# * partial sums in bfloat16: the error **grows with N**
-# * partial sums in float32: one rounding
-#
-# <!-- notes: 256: the next number bfloat16 can write is 258. The price of float32 is twice the bytes in the reduce-scatter. -->
+# <!-- notes: Partial sums in bfloat16: the error grows with N. In float32: one rounding. 256: the next number bfloat16 can write is 258. The price of float32 is twice the bytes in the reduce-scatter. -->
 
 # %% [markdown]
 # ## 3 What it costs
@@ -638,7 +637,7 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 # Your CPU runs used **gloo**, over TCP. Nobody has timed this code on several machines with GPUs.
 
 # %% [markdown] tags=["slide-only"]
-# ## The links
+# ## NVLink carries nine times what InfiniBand does
 #
 # | link | between | each way |
 # |---|---|---|

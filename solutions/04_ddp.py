@@ -57,7 +57,7 @@ from labkit.timeline.metrics import hidden_communication_share
 # Then they stay equal, and no step has to send a parameter.
 
 # %% [markdown] tags=["slide-only"]
-# ## Two rules
+# ## Two rules keep replicas equal
 #
 # | | when | what travels |
 # |---|---|---|
@@ -175,7 +175,7 @@ at_the_end
 labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 
 # %% [markdown] tags=["slide-only"]
-# ## Taking turns
+# ## GPUs and network take turns
 #
 # Eight A100s over PCIe, 134 MB of gradients: the GPUs work, then the network.
 #
@@ -256,7 +256,7 @@ labkit.reveal("overlapped_step_ms", overlapped.makespan_ns / 1e6, overlapped)
 # is **exposed**.
 
 # %% [markdown] tags=["slide-only"]
-# ## Overlap
+# ## Hooks send while backward computes
 #
 # ```
 # at the end   compute  [ forward ][    backward    ]
@@ -431,7 +431,7 @@ labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
 # uses a tree for small tensors, as NCCL would, and a tree has fewer steps.
 
 # %% [markdown] tags=["slide-only"]
-# ## Buckets
+# ## Small buckets leave early and pay often
 #
 # | | leaves | pays its start |
 # |---|---|---|
@@ -508,7 +508,7 @@ labkit.challenge("bucket_design", bucket_design)
 labkit.answer("tied_embedding", "the embedding's")
 
 # %% [markdown] tags=["slide-only"]
-# ## Exposed, in ms
+# ## Exposed ms: better than torch's rule
 #
 # | eight machines | one bucket | torch's rule | best known |
 # |---|---|---|---|
@@ -556,11 +556,12 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # hold the same gradient.
 
 # %% [markdown] tags=["slide-only"]
-# ## Yours and torch's
+# ## Yours and torch's: the same loss
 #
-# The same GPT, the same batches, the same loss.
-#
-# Next: layers that are skipped, weights that are shared, ranks that run out of data.
+# * the same GPT, the same batches
+# * next: layers that are skipped
+# * weights that are shared
+# * ranks that run out of data
 #
 # <!-- notes: Run the last cell together. The model here is well behaved. Lesson 05 takes those that are not. -->
 

@@ -150,7 +150,7 @@ class AccumulatingDDP(OneBucketDDP):
 labkit.check("accumulating_ddp", AccumulatingDDP)
 
 # %% [markdown] tags=["slide-only"]
-# ## Accumulation
+# ## Accumulate, and send once
 #
 # ```python
 # with ddp.no_sync():
@@ -255,7 +255,7 @@ labkit.check("mini_ddp", MiniDDP)
 # every rank different ones: see the bonus exercise.
 
 # %% [markdown] tags=["slide-only"]
-# ## What real models need
+# ## Four things that real models need
 #
 # | | if you forget it |
 # |---|---|
@@ -471,7 +471,7 @@ labkit.answer("adam_rate", 4)
 # from task to task. Beyond it more GPUs cost money and save hardly any steps.
 
 # %% [markdown] tags=["slide-only"]
-# ## N times the batch
+# ## N times the batch, a larger rate
 #
 # | | learning rate |
 # |---|---|
@@ -483,7 +483,7 @@ labkit.answer("adam_rate", 4)
 # <!-- notes: Adam divides by the size of the gradient; what is left is the noise, which falls with the square root. -->
 
 # %% [markdown] tags=["slide-only"]
-# ## Twice as many GPUs
+# ## Twice the GPUs: weak or strong scaling
 #
 # | scaling | stays | shrinks |
 # |---|---|---|

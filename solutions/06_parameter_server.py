@@ -176,7 +176,7 @@ class SyncServer(Server):
 labkit.check("sync_server", SyncServer)
 
 # %% [markdown] tags=["slide-only"]
-# ## Answered later
+# ## A call that waits is answered later
 #
 # ```python
 # @rpc.functions.async_execution
@@ -238,7 +238,9 @@ labkit.figure("stale", delay=2, learning_rate=0.6)
 # %% [markdown] tags=["slide-only"]
 # ## A stale gradient points downhill from where you were
 #
-# The worker read the weights there. The server has moved on since.
+# * the worker read the weights there
+# * the server has moved on since
+# * so the step may lead uphill
 #
 # <!-- notes: Play the figure of section 2. With a small learning rate the detour is small. -->
 
@@ -601,7 +603,7 @@ labkit.challenge("staleness_policy", staleness_policy)
 # the ring: BytePS (Jiang et al., 2020), in the bonus.
 
 # %% [markdown] tags=["slide-only"]
-# ## Server or ring
+# ## Eight servers come near a ring
 #
 # | 100 MB, 8 workers, 100 Gbit/s | ms |
 # |---|---:|
@@ -613,7 +615,7 @@ labkit.challenge("staleness_policy", staleness_policy)
 # <!-- notes: Spare machines win when push and pull overlap: BytePS. A step that touches few rows: servers. -->
 
 # %% [markdown] tags=["slide-only"]
-# ## Who uses servers?
+# ## Where servers pay
 #
 # * a step touches **few rows** of a large table
 # * workers are **unlike**, or come and go

@@ -244,7 +244,7 @@ def push_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], ke
 labkit.check("sparse_rows", pull_rows, push_rows)
 
 # %% [markdown] tags=["slide-only"]
-# ## Pull and push
+# ## Each distinct key travels once
 #
 # ```
 # keys of the batch   7 3 7 5 3 3
@@ -419,7 +419,7 @@ print(
 labkit.answer("late_adagrad", 2.78)
 
 # %% [markdown] tags=["slide-only"]
-# ## The hybrid step
+# ## Layers all-reduce, rows pull and push
 #
 # | | changes in a step | how | optimizer's state |
 # |---|---|---|---|
@@ -601,9 +601,9 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 #        <---acknowledged-----         <--has it----
 # ```
 #
-# No answer? **The same number** to the backup.
+# **To the room:** no answer comes. What does the worker send, and to whom?
 #
-# <!-- notes: Kill at every moment, not at one. The hard case is a primary that is slow and not dead: two in charge. -->
+# <!-- notes: The same number, to the backup. Kill at every moment, not at one. The hard case is a primary that is slow and not dead: two in charge. -->
 
 # %% [markdown] tags=["slide-only"]
 # ## Replicate after aggregation

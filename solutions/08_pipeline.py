@@ -60,12 +60,12 @@ labkit.figure("factory", num_stages=3, num_microbatches=1)
 # ## Backward across a cut
 #
 # ```
-# left = module(x)     -- left -->  x.requires_grad_()
-#                                   loss.backward()
-# left.backward(grad)  <- grad --   x.grad
+# left = module(x)     left -> x.requires_grad_()
+#                              loss.backward()
+# left.backward(grad) <- grad  x.grad
 # ```
 #
-# Autograd stops at the cable. **You** carry the gradient. (`x` is what entered a stage.)
+# Autograd stops at the cable. **You** carry the gradient of `x`, what entered a stage.
 #
 # <!-- notes: The chain rule with a cable in the middle. Without requires_grad_ the received tensor has no gradient. -->
 
@@ -151,6 +151,8 @@ labkit.check("one_batch", run_stage)
 
 # %% [markdown] tags=["slide-only"]
 # ## Four GPUs, the work of one
+#
+# Four stages, one on each rank, and one batch of 16,384 samples.
 #
 # **To the room:** what share of the time does a GPU wait?
 #
@@ -242,9 +244,9 @@ enough = next(count for count in range(1, 1000) if bubble_share(4, count) < 0.05
 labkit.reveal("microbatches_for_5_percent", enough, [f"{m}: {bubble_share(4, m):.0%}" for m in (1, 4, 8, 16, 32)])
 
 # %% [markdown] tags=["slide-only"]
-# ## The bubble
+# ## More microbatches, a smaller bubble
 #
-# $$ \frac{P-1}{M+P-1} $$
+# P stages and M microbatches idle $\frac{P-1}{M+P-1}$ of the time.
 #
 # | | M = 1 | 4 | 8 | 16 | 32 |
 # |---|---:|---:|---:|---:|---:|
@@ -286,7 +288,7 @@ class Backward(Work): ...
 # | | L = 8 | L = 4 | L = 2 |
 # |---|---:|---:|---:|
 # | GPipe in groups | 33 | 42 | 60 |
-# | best | 33 | 33 | 51 |
+# | **yours** | ? | ? | ? |
 #
 # <!-- notes: Twelve minutes, then the board. L = 4 is enough: who runs backward as soon as it can never holds more. -->
 
@@ -419,7 +421,7 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 
 
 # %% [markdown] tags=["slide-only"]
-# ## An executor
+# ## An executor waits as late as it can
 #
 # * receive early, wait **when it is needed**
 # * send, and go on
@@ -583,9 +585,12 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # executor takes any sizes.
 
 # %% [markdown] tags=["slide-only"]
-# ## Yours and torch's
+# ## Yours and torch's come to the same loss
 #
-# The same GPT in two stages: yours and torch's come to the same loss.
+# | | yours | torch's |
+# |---|---|---|
+# | microbatches | of any size | all alike |
+# | loss of a step | weighed by samples | plain mean |
 #
 # <!-- notes: Run the last cell together. torch.distributed.pipelining takes a mean of means, so microbatches must be equal. -->
 

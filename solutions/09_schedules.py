@@ -129,7 +129,7 @@ labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 # your batch does.
 
 # %% [markdown] tags=["slide-only"]
-# ## 1F1B
+# ## 1F1B: GPipe's bubble, less memory
 #
 # ```
 # stage 0  F0 F1 F2 F3             B0 F4 B1 F5 B2    B3 ...
@@ -432,7 +432,7 @@ labkit.schedule_explorer(memory_limit=4)
 labkit.answer("slow_messages", "1F1B")
 
 # %% [markdown] tags=["slide-only"]
-# ## The shortest step
+# ## The shortest step we know: 25.5 turns
 #
 # | 4 stages, 8 microbatches | turns | held |
 # |---|---:|---:|
@@ -442,7 +442,7 @@ labkit.answer("slow_messages", "1F1B")
 # | ZB-H1 | 27 | 4 |
 # | ZB-V | 25.5 | 4 |
 #
-# **Exercise:** beat 1F1B, 15 minutes
+# **To the room:** how far below 1F1B do you come?
 #
 # <!-- notes: Show the table after the exercise; before it only its first two rows. The board ranks the plans. -->
 
@@ -530,7 +530,7 @@ print("loss in the last step, one pipeline and two:", round(one[-1], 4), round(t
 print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two, strict=True)) < 0.01)
 
 # %% [markdown] tags=["slide-only"]
-# ## Data x pipeline
+# ## Rows carry activations, columns gradients
 #
 # | | stage 0 | stage 1 |
 # |---|---|---|

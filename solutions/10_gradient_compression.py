@@ -269,7 +269,7 @@ for name, make in COMPRESSORS.items():
 labkit.reveal("lost_by_top_1", round(lost["top 1 %"], 2), rows)
 
 # %% [markdown] tags=["slide-only"]
-# ## What travels
+# ## Only some packets can be added
 #
 # | | what travels | bytes an entry | addable |
 # |---|---|---:|---|

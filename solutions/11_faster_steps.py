@@ -350,7 +350,7 @@ labkit.reveal("bfloat16_speedup", round(speedups["a100, bfloat16, width 4096"], 
 # baseline, the card and the width.**
 
 # %% [markdown] tags=["slide-only"]
-# ## Mixed precision
+# ## Mixed precision keeps parameters in 32 bits
 #
 # * matmuls in 16 bits; sums and exponentials in 32; **parameters in 32**
 # * float16 needs loss scaling; bfloat16 does not

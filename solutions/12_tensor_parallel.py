@@ -442,7 +442,7 @@ print(f"{len(large)} all-reduces of a whole activation in one step")
 labkit.answer("sequence_bytes", 1)
 
 # %% [markdown] tags=["slide-only"]
-# ## Sequence parallelism
+# ## Sequence parallelism cuts the norms, too
 #
 # | | forward | backward |
 # |---|---|---|

@@ -156,7 +156,7 @@ labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 
 
 # %% [markdown] tags=["slide-only"]
-# ## Flat shards
+# ## Shards are flat, and padded
 #
 # ```
 # rank 0         rank 1         rank 2         rank 3

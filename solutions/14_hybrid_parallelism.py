@@ -65,7 +65,7 @@ for order in ("tensor data pipeline", "data pipeline tensor"):
 labkit.figure("mesh", data=2, tensor=4)
 
 # %% [markdown] tags=["slide-only"]
-# ## A mesh
+# ## A mesh gives each rank three numbers
 #
 # | rank | data | pipeline | tensor |
 # |---|---|---|---|
@@ -929,7 +929,7 @@ labkit.check("expert_parallel", expert_layer)
 # In backward, gradients take the reverse path: the same all-to-all, with input and output splits swapped.
 
 # %% [markdown] tags=["slide-only"]
-# ## Experts
+# ## Experts: all-to-all, there and back
 #
 # * all-to-all: each token to its expert, and back
 # * capacity: first come, first served

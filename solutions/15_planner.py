@@ -339,7 +339,7 @@ print(f"the cluster: {step}; lesson 14: {1e3 * formula:.1f} ms")
 # The head alone explains section 1's factor of two.
 
 # %% [markdown] tags=["slide-only"]
-# ## The step
+# ## The slowest stage sets the pace
 #
 # (m - 1) x the slowest stage + every stage once + messages + gradients
 #

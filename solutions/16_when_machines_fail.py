@@ -801,7 +801,7 @@ print("with a kill", *killed, "", "without one", *whole, sep="\n")
 # earlier attempt, and try to connect to it.)
 
 # %% [markdown] tags=["slide-only"]
-# ## For real
+# ## One rank kills itself, all start again
 #
 # `torchrun --max-restarts 1`, and a rank that kills itself
 #

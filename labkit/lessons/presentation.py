@@ -13,7 +13,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,13 +22,16 @@ from labkit.errors import LessonError
 from labkit.lessons.code import predicted_name
 from labkit.lessons.lesson import TASKS, Cell, Lesson
 from labkit.lessons.room_guesses import histogram
-from labkit.widgets import deck_data
+from labkit.widgets import deck_data, programs
 from labkit.words import plainly
 
 DRAWN = "labkit-figure"
 CLOSING = ("## What to remember", "## What stays")
 _NUMBER = re.compile(r"^(Exercise \d+\.\d+:?|\d+) +")
 _SIZE = re.compile(r"\d+ (of \d+ )?ranks?\b")
+_NOTEBOOKS = re.compile(
+    r"(?:^|(?<= ))(?:If you work alone,|Hover over|Zoom into|Answer in two to five sentences)(?:`[^`]*`|[^.?`])*[.?] ?"
+)
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
 _BOARD = "`labkit board` prints the link. Put its page on the wall if the room agrees."
 _CLOSING = "Ask what was hardest; the board shows where the room was stuck longest. Say how to hand in."
@@ -78,10 +81,9 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
     asked: dict[str, str] = {}
     heading = prose = ""
     for cell in lesson.cells:
-        headings = re.findall(r"^#+ (.+)$", cell.student_source, re.M) if cell.kind == "markdown" else ()
-        heading = headings[-1] if headings else heading
-        if cell.kind == "markdown" and cell.role not in TASKS:  # where an answer is written there is no question
+        if cell.kind == "markdown" and cell.role not in (*TASKS, "slide-only"):  # where one answers, nothing is asked
             prose = cell.student_source
+            heading = re.findall(r"^#+ (.+)$", f"# {heading}\n{prose}", re.M)[-1]
         if cell.role in TASKS and cell.exercise:
             minutes = next(each.minutes for each in lesson.exercises if each.id == cell.exercise)
             task = _task(lesson, cell, prose)
@@ -94,7 +96,11 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
             asked[predicted_name(cell.source)] = _question(prose)
         elif cell.role not in ("check", "solution") and "no-slide" not in cell.tags:
             drawn = (_drawn(output, heading, asked, guesses or {}) for output in outputs.get(cell.id, ()))
-            slides += filter(None, drawn)
+            shown_here = [slide for slide in drawn if slide]
+            for asks in lesson.exercises:
+                if f'labkit.recorded("{asks.id}"' in cell.source:  # what it shows is for the room to find
+                    shown_here = [replace(slide, title=asks.title) for slide in shown_here]
+            slides += shown_here
     return slides
 
 
@@ -115,8 +121,9 @@ def _task(lesson: Lesson, cell: Cell, prose: str) -> str:
     exercise = next(each for each in lesson.exercises if each.id == cell.exercise)
     points = f" · {exercise.points} points" if exercise.points else ""
     said = {name: text.split("\n")[0] for name, text in _docstrings(cell).items()}
-    functions = "\n".join(f"* `{name}`: {said.get(name, '')}".rstrip(": ") for name in exercise.provides)
-    asked = functions or _listed(prose.strip().rpartition("\n\n")[2])
+    after = "\\\n  " if len(exercise.provides) < 3 else ": "  # three names have no room for lines of their own
+    functions = "\n".join(f"* `{name}`{after}{said.get(name, '')}".rstrip("\\\n: ") for name in exercise.provides)
+    asked = functions or _listed(_asking(prose))
     minutes = f"{exercise.minutes} minute{'s' if exercise.minutes != 1 else ''}"
     return (
         f"### {'Bonus' if exercise.bonus else 'Your turn'}: {exercise.number} {exercise.title}\n\n{asked}\n\n"
@@ -124,9 +131,24 @@ def _task(lesson: Lesson, cell: Cell, prose: str) -> str:
     )
 
 
+def _asking(prose: str) -> str:
+    """Return the paragraph that asks: the last one that says what is answered by name, or the last."""
+    paragraphs = prose.strip().split("\n\n")
+    named = [each for each in paragraphs if re.search(r"`\w+`: ", each)]
+    return (named or paragraphs)[-1]
+
+
 def _listed(question: str) -> str:
-    """Return a question without its number, which the title has, and what it asks for by name as a list."""
-    return re.sub(r"(?:^|\s)(`\w+`: )", r"\n* \1", re.sub(r"^\*\*\d+\.\d+\.\*\* ", "", question)).lstrip()
+    """Return a question as a room reads it, what it asks for by name as a list.
+
+    Without its number, which the title has; without what one does in a notebook; and answers to choose from are words.
+    """
+    asked = re.sub(r"^\*\*\d+\.\d+\.\*\* ", "", " ".join(question.split()))
+    asked = _NOTEBOOKS.sub("", asked)
+    asked = re.sub(r"`\"([^`\"]+)\"`", r"*\1*", asked)
+    told = re.sub(r"(?:^|\s)`(\w+)`: ", lambda name: f"\n* **{name[1].replace('_', ' ')}:** ", asked).strip()
+    before, mark, _ = told.rpartition("?")
+    return before + mark if mark and "\n* **" in before else told  # what one reads in a notebook follows there
 
 
 def _told(cell: Cell) -> list[str]:
@@ -169,7 +191,7 @@ def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[s
     notes = [] if sentence.startswith("<") else [sentence.replace("\n", "\n\n")]
     if DRAWN in data.get("text/html", ""):
         html = str(data["text/html"])
-        figure = _no_section(html[html.index("<div") :])
+        figure = _no_section(_as_drawn_now(html[html.index("<div") :]))
         return Slide("figure", figure, title=title, question=question, answer=answer, room=room, notes=notes)
     if "image/png" in data:
         picture = "".join(data["image/png"].split())
@@ -197,6 +219,16 @@ def _claim(runs: str, sentence: str) -> str:
         return claim[:1].upper() + claim[1:]
     title = str(shown[0]["title"]) if shown else ""
     return "" if _SIZE.match(title) else title
+
+
+def _as_drawn_now(html: str) -> str:
+    """Return an explorer with the program that draws it now; the one that it was saved with may know no slides."""
+    started = re.search(r'figure\.start\("f[0-9a-f]+",labkit\.([a-z])(\w+),', html)
+    if started is None:
+        return html
+    name = started[1] + re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", started[2])
+    before, opening, _ = html.partition('<script type="module">\n')
+    return f"{before}{opening}{programs.explorer(f'{name}.js')}{html[started.start() :]}"
 
 
 def _no_section(html: str) -> str:

@@ -86,8 +86,8 @@ def write_deck(slides: Iterable[Slide], title: str, name: str, folder: Path) -> 
             shutil.copytree(source, target, dirs_exist_ok=True)
         elif source.exists():
             shutil.copyfile(source, target)
-    shutil.copyfile(Path(__file__).with_name("slides.css"), folder / "slides.css")
-    shutil.copyfile(Path(__file__).with_name("slides.js"), folder / "slides.js")
+    for own in ("slides.css", "slide_figures.css", "slide_prose.js", "slides.js"):
+        shutil.copyfile(Path(__file__).with_name(own), folder / own)
     path = folder / f"{name}.html"
     path.write_text(deck_html(slides, title), encoding="utf-8")
     return path
@@ -101,10 +101,27 @@ def deck_html(slides: Iterable[Slide], title: str) -> str:
     templates = Environment(
         loader=beside, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    templates.filters["as_html"] = lambda markdown: Markup(as_html(markdown))
+    templates.filters["as_html"] = lambda markdown: Markup(_for_a_room(as_html(markdown)))
     return templates.get_template("deck.html").render(
         title=title, slides=shown, timelines=Markup(_timelines(runs)), width=WIDTH, height=HEIGHT
     )
+
+
+_ROOM = re.compile(r"<p><strong>To the room:</strong>\s*(.)(.*?)</p>", re.S)
+_UNIT = re.compile(r"(?<=\d) (?=(?:ms|µs|s|KB|MB|GB|TB|GB/s|%)(?!\w))")
+
+
+def _for_a_room(html: str) -> str:
+    """Return a slide's HTML in which a question to the room, and an exercise's minutes, have a place of their own.
+
+    A number and its unit stay in one line.
+    """
+    html = _ROOM.sub(
+        lambda asks: f'<p class="ask"><span>To the room</span><b>{asks[1].upper()}{asks[2]}</b></p>',
+        html,
+    )
+    html = re.sub(r"<p>(<strong>\d+ minutes?</strong>)", r'<p class="about">\1', html)
+    return _UNIT.sub("\N{NO-BREAK SPACE}", html)
 
 
 def write_pdf(deck: Path, browser: str) -> Path:
@@ -142,9 +159,12 @@ def write_pdf(deck: Path, browser: str) -> Path:
                 raise LessonError(
                     f"{deck.name}: the timeline on page {blank[0]} is blank in print, so there is no PDF."
                 )
+            # What lies over a drawing would be in its picture, too.
+            unseen = page.add_style_tag(content=".slide-number-pdf { visibility: hidden; }")
             for drawing in page.query_selector_all(".live svg"):
                 if drawing.evaluate(_HATCHED):
                     drawing.evaluate(_AS_PICTURE, base64.b64encode(drawing.screenshot()).decode())
+            unseen.evaluate("(style) => style.remove()")
             page.pdf(path=target, prefer_css_page_size=True, print_background=True)
             chromium.close()
     except Error as error:

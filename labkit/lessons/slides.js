@@ -1,15 +1,17 @@
 // Figures take the room their slide has, in type that can be read from the last row; keys stay where a speaker looks.
 
-const LEAST = 20; // pixels of any letter on a slide of 1280 x 720
+const LEAST = 20; // pixels of any letter on a slide of 1280 x 720 as it is laid out at first
+const LABEL = 24; // of any letter of a timeline: a thirtieth of the slide's height
 const SMALL = 11; // pixels of the smallest letters in a figure
 const PLAIN = 13; // of those in a figure told in frames, which is drawn as large as it is wide
-const LARGER = 2.4; // times as large as on a page are a timeline's letters where its rows leave them room
+/** Times as large as on a page are a timeline's letters, where its rows leave them room. */
+const LARGER = [2.62, 2.3];
+const UNSEEN = 0.002; // of the rows' time, under which a legend's entry is left out
 const STORY = 27; // pixels of the letters in a story's boxes, which have room for words that are larger than on a page
 /** Times as high as a timeline's rows are at first: where they do not fit, and where there is room left. */
-const HIGHER = [1.25, 1.5, 1.75, 2];
+const HIGHER = [1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4];
 const LOWER = [0.75, 0.56, 0.48, 0.4, 0.34, 0.29, 0.25, 0.2, 0.16, 0.12];
-/** How far down a slide's prose may reach, in its pixels, and how far a figure. */
-const [LOWEST, BOTTOM] = [690, 706];
+const BOTTOM = 706; // how far down a slide's figure may reach, in its pixels
 
 /** Wait until what was resized has drawn itself anew. */
 const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -28,7 +30,8 @@ async function lower(live, timeline, room) {
 /** Make a timeline's rows as high as there is room, for what is seen from the last row. */
 async function raise(live, timeline, room, least) {
   let before = least;
-  for (const tall of HIGHER) {
+  const most = timeline.state.runs.some(computes) ? 4 : 2; // brackets are no clearer for being high
+  for (const tall of HIGHER.filter((each) => each <= most)) {
     timeline.state.tall = tall;
     timeline.resize();
     await drawn();
@@ -41,26 +44,67 @@ async function raise(live, timeline, room, least) {
 }
 
 /** Whether a slide speaks of memory; of all others it takes the room. */
-const isOfMemory = (live) => /memory|hold|GB/i.test(live.closest("section").querySelector("h3")?.textContent);
+const isOfMemory = (live) => /memory|hold|GB/i.test(live.closest("section").querySelector(".kicker, h3")?.textContent);
+
+/** Whether a run's ranks compute for long enough to be seen; else its brackets say what they do. */
+function computes({ rows, span, segmentStart, segmentEnd }) {
+  const timeIn = ({ from, to }) => {
+    let sum = 0;
+    for (let s = from; s < to; s++) sum += segmentEnd[s] - segmentStart[s];
+    return sum;
+  };
+  return rows.some((row) => row.lane === 0 && row.to > row.from && timeIn(row) > 0.02 * span);
+}
 
 /** What a timeline may give up for its letters, a little more each time: height, ranks like others, memory, lanes. */
 function waysOf(live, { runs, cluster, memory: had }) {
   const memory = had && isOfMemory(live);
-  const arrows = runs.length < 2; // of two runs the ends are held against each other, and messages would cross them
-  const ways = [99, 4, 3].flatMap((few) =>
-    [1, LOWER[0]].map((tall) => ({ few, tall, arrows, cluster, memory: memory && few > 4, folded: few > 4 })),
+  const all = runs.some(computes) ? 98 : 99; // with 99 go the brackets around what is computed
+  const isAlone = runs.length < 2; // of two the ends are held against each other, and messages would cross them
+  return (isAlone ? [all, 4, 3] : [all, 2]).flatMap((few) =>
+    [1, ...LOWER.slice(0, isAlone ? 1 : 3)].map((tall) => ({
+      few,
+      tall,
+      cluster,
+      arrows: isAlone,
+      memory: memory && few > 4,
+      folded: few > 4,
+    })),
   );
-  return runs.length < 2 ? ways : [...ways, ...ways.slice(-2).map((way) => ({ ...way, cluster: true }))];
+}
+
+/** Let a slide's legend name a barrier as one, and leave out what is too short to be seen. */
+function tellMarks(live, { runs, layout }) {
+  const times = new Map();
+  let whole = 0;
+  for (const { run: at, row } of layout.rows) {
+    const run = runs[at];
+    whole += run.span;
+    for (let s = row.from; s < row.to; s++) {
+      const category = String(run.segmentCategory[s]);
+      const [before, names] = times.get(category) ?? [0, new Set()];
+      names.add(run.labels[run.label[run.owner[s]]][0]);
+      times.set(category, [before + run.segmentEnd[s] - run.segmentStart[s], names]);
+    }
+  }
+  for (const entry of live.querySelectorAll(".labkit-legend [data-mark]")) {
+    const [time, names] = times.get(entry.dataset.mark) ?? [];
+    if (time === undefined) continue;
+    entry.style.display = time < UNSEEN * whole ? "none" : "";
+    if (names.size === 1 && names.has("barrier")) entry.lastChild.textContent = "barrier";
+  }
 }
 
 /** Give a timeline the largest letters and the highest rows that it has room for; return its scale. */
 async function enlarge(live, timeline, { width, height }, scale) {
   const ways = waysOf(live, timeline.state);
-  for (const larger of [LARGER, scale]) {
+  const isWide = !timeline.state.runs.some(computes); // narrow, many of its brackets would be too short to be drawn
+  for (const larger of isWide ? [scale] : [...LARGER, scale]) {
     live.style.width = `${width / larger}px`;
     for (const way of ways) {
       Object.assign(timeline.state, way);
       timeline.resize();
+      tellMarks(live, timeline.state);
       await drawn();
       if (live.scrollHeight > height / larger) continue;
       await raise(live, timeline, height / larger, way.tall);
@@ -126,7 +170,7 @@ async function fit(live) {
     fitPresent();
     return;
   }
-  let scale = LEAST / (isStory ? PLAIN : SMALL);
+  let scale = (timeline ? LABEL : LEAST) / (isStory ? PLAIN : SMALL);
   live.style.width = `${width / scale}px`;
   await drawn();
   if (timeline) scale = await enlarge(live, timeline, { width, height }, scale);
@@ -152,85 +196,40 @@ async function fit(live) {
   live.dataset.fitted = scale.toFixed(2);
 }
 
+const fitting = new WeakMap(); // what a figure's last fitting is done with, by figure
+
+/** Fit a figure after whatever is fitting it: two at once would each undo what the other found. */
+function fitAlone(live) {
+  const done = (fitting.get(live) ?? Promise.resolve()).then(() => fit(live));
+  fitting.set(live, done);
+  return done;
+}
+
 /** Fit every figure of the deck; labkit/lessons/reveal.py calls it before it prints. */
 globalThis.fitAll = () => {
   document
     .querySelectorAll(".slides section:not(.figure, .stack)")
     .forEach((each) => each.matches(".prose, .exercise") && grow(each));
-  return Promise.all([...document.querySelectorAll(".live")].map(fit));
+  const numbers = [...document.querySelectorAll(".slide-number-pdf")];
+  numbers.forEach((each, k) => (each.textContent = `${k + 1} / ${numbers.length}`)); // as on the wall
+  return Promise.all([...document.querySelectorAll(".live")].map(fitAlone));
 };
 
 /** Fit what has come to life on this slide; once, for a slide keeps its size however large the window is. */
 function fitPresent() {
   for (const live of document.querySelectorAll("section.present .live:not([data-fitted]):has(svg, canvas)")) {
     live.dataset.fitted = "";
-    fit(live);
-  }
-}
-
-/** Let prose grow until it fills its slide: what is read from the last row needs no empty half. */
-function grow(section) {
-  section.dataset.grown = "";
-  const parts = [...section.children].filter((each) => !each.matches("aside"));
-  const codes = [...section.querySelectorAll("pre, table")].filter((each) => !each.closest("aside"));
-  const down = () => Math.max(...parts.map((each) => each.offsetTop + each.offsetHeight));
-  // A long word goes past its line's end; in print it is the code itself that is cut, and not its frame.
-  const wide = [...codes, ...section.querySelectorAll("pre code, h1, h2, h3, p, li")];
-  const cut = () => wide.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
-  const isLine = parts.length === 2 && !codes.length && parts[1].matches("p"); // one sentence alone may be larger
-  for (let size = isLine ? 60 : 52; size >= 30; size -= 2) {
-    section.style.fontSize = `${size}px`;
-    if (down() <= LOWEST && !cut()) break;
-  }
-  // Where code is as wide as the slide, its lines take the height that is left; then what is below the title does.
-  for (let height = 2.1; codes.length && height >= 1.35; height -= 0.15) {
-    codes.forEach((each) => each.style.setProperty("--line-height", height.toFixed(2)));
-    if (down() <= LOWEST) break;
-  }
-  const below = parts[1] ?? parts[0];
-  if (down() < LOWEST - 60) {
-    below.style.marginTop = `${parseFloat(getComputedStyle(below).marginTop) + (LOWEST - down()) / 2}px`;
+    fitAlone(live);
   }
 }
 
 const growPresent = () => document.querySelectorAll("section.present:not(.figure, [data-grown])").forEach(grow);
 
-/** No title breaks inside a word such as all-reduce. */
-for (const title of document.querySelectorAll(".slides :is(h1, h2, h3)")) {
-  for (const words of [...title.childNodes].filter((each) => each.nodeType === 3)) {
-    const parts = words.textContent.split(/(\S+-\S+)/).map((part, k) => {
-      if (k % 2 === 0) return part;
-      const whole = document.createElement("span");
-      whole.className = "whole";
-      whole.textContent = part;
-      return whole;
-    });
-    words.replaceWith(...parts);
-  }
-}
-
-/** A countdown begins with a click, shows minutes and seconds, and says when it is over; another click begins anew. */
-for (const button of document.querySelectorAll(".countdown button")) {
-  let timer = 0;
-  button.addEventListener("click", () => {
-    clearInterval(timer);
-    const end = Date.now() + 60000 * Number(button.dataset.minutes);
-    const show = () => {
-      const left = Math.max(0, Math.ceil((end - Date.now()) / 1000));
-      button.textContent = `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}`;
-      button.classList.toggle("over", left === 0);
-      if (!left) clearInterval(timer);
-    };
-    timer = setInterval(show, 250);
-    show();
-    button.blur(); // keys are the deck's
-  });
-}
-
 if (!printing) {
-  Reveal.on("ready", growPresent);
+  const begin = () => [growPresent(), fitPresent()];
+  if (Reveal.isReady()) begin(); // it may be before this script is read
+  else Reveal.on("ready", begin);
   Reveal.on("slidechanged", growPresent);
-  Reveal.on("ready", fitPresent);
   Reveal.on("slidechanged", () => {
     // Keys that a figure took are the deck's again.
     document.activeElement?.blur();

@@ -19,13 +19,15 @@ from tests.sampling import one_in
 ROOT = Path(__file__).parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.py"))
 TITLE, STORY = 52, 25  # pixels of every title, and of what a story's boxes say, on a slide of 1280
+TEXT, LABEL = 25, 24  # of the smallest type that is read, and in a picture: a thirtieth of a slide's height
+FEW = 4  # words under a title that are none
 WORKSHOPS = sorted(path.stem for path in (ROOT / "docs" / "workshops").glob("*.toml"))
 
 pytestmark = [pytest.mark.browser]
 
 # How far down and to the right a slide's content reaches, in the slide's own pixels, code cut off at its right, and the
 # smallest type outside of figures and in those that are live.
-REACH = """() => {
+REACH = r"""() => {
   const slide = document.querySelector("section.present"), frame = slide.getBoundingClientRect();
   const parts = [...slide.querySelectorAll(":scope > :not(aside)")].map((part) => part.getBoundingClientRect());
   const lines = [...slide.querySelectorAll(":scope > :is(pre, h1, h2, h3, p), li")];
@@ -36,7 +38,7 @@ REACH = """() => {
   const texts = [...slide.querySelectorAll(":scope > :not(aside) *, :scope > :not(aside)")].filter((each) =>
     !each.closest(".picture") && [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()));
   const letters = [...slide.querySelectorAll(".live *")].filter((each) => each.checkVisibility() &&
-    each.getBoundingClientRect().width && !each.closest("style, script") &&
+    each.getBoundingClientRect().width && !each.closest("style, script, [data-part=player]") &&
     [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()));
   const fitted = Number(slide.querySelector(".live")?.dataset.fitted);
   const enlarged = (each) => (each.ownerSVGElement ? each.getScreenCTM().a / scale : fitted);
@@ -49,7 +51,17 @@ REACH = """() => {
   const stage = slide.querySelector(".live .lk [data-part=stage] svg");
   const isStory = stage && !stage.querySelector("text:not(.plain)") && stage.querySelector("text.plain");
   const told = [...(isStory ? stage.querySelectorAll("text") : [])].filter((each) => each.textContent.trim());
-  return {titled, title: heading ? parseFloat(getComputedStyle(heading).fontSize) : null,
+  const written = [...slide.querySelectorAll(".live svg text")].filter((each) => each.checkVisibility() &&
+    each.textContent.trim()).map((each) => [each.textContent, each.getBoundingClientRect()]);
+  const overlap = written.flatMap(([words, one], k) => written.slice(k + 1).flatMap(([others, other]) => {
+    const wide = Math.min(one.right, other.right) - Math.max(one.left, other.left);
+    const high = Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top);
+    return wide > 2 && high > 0.35 * Math.min(one.height, other.height) ? [`${words} / ${others}`] : [];
+  }));
+  const said = (parts) => parts.map((each) => each.innerText).join(" ").trim().split(/\s+/).length;
+  const words = said([...slide.querySelectorAll(":scope > :not(aside, h1, h2, h3, .about, .countdown)")]);
+  return {overlap, words, isTitle: Boolean(slide.querySelector(":scope > :is(h1, .countdown)")), titled,
+    title: heading ? parseFloat(getComputedStyle(heading).fontSize) : null,
     story: told.length && Math.max(...told.map((each) => parseFloat(getComputedStyle(each).fontSize) * enlarged(each))),
     drawn: slide.matches(".figure") ? drawn : slide.clientHeight,
     letters: Math.min(...letters.map((each) => parseFloat(getComputedStyle(each).fontSize) * enlarged(each))),
@@ -107,7 +119,9 @@ def test_every_slide_fits_in_type_for_the_last_row_and_none_is_half_empty(opened
         if reach["title"] not in (None, TITLE) or (reach["story"] or STORY) < STORY:
             poor.append((number + 1, reach))
         empty = reach["drawn"] < 0.6 * HEIGHT or (reach["prose"] and reach["down"] < 0.6 * HEIGHT)
-        if empty or not reach["titled"] or reach["least"] < 20 or (reach["letters"] or 20) < 20:
+        empty |= reach["prose"] and not reach["isTitle"] and reach["words"] < FEW
+        small = reach["least"] < TEXT or (reach["letters"] or LABEL) < LABEL - 0.1
+        if empty or small or not reach["titled"] or reach["overlap"]:
             poor.append((number + 1, reach))
     assert not too_large and not poor
     assert all(url.startswith(("file:", "data:", "blob:")) for url in opened.asked)
@@ -226,10 +240,10 @@ def test_a_question_is_a_title_its_answer_as_large_and_a_short_timeline_fills_it
     opened.evaluate(f"Reveal.slide({of}, 0, 99)")
     opened.wait_for_function(ALIVE)
     slide = opened.locator("section.present")
-    assert slide.locator("h3").inner_text().endswith("?")
-    answer = slide.locator(".asked p")
+    assert slide.locator(".asked .kicker").inner_text().endswith("?") and not slide.locator(".guess").is_visible()
+    answer = slide.locator(".asked h3")
     assert re.fullmatch(r"[\d.]+ ms", answer.inner_text())
-    assert answer.evaluate("(each) => parseFloat(getComputedStyle(each).fontSize)") >= 40
+    assert answer.evaluate("(each) => parseFloat(getComputedStyle(each).fontSize)") > TITLE
     fitted = slide.locator(".live").evaluate("(each) => Number(each.dataset.fitted)")
     assert 11 * fitted >= 26  # pixels of the smallest letters of a timeline that has two rows
     assert slide.locator(".labkit-timeline").evaluate("(each) => each.labkit.state.tall") > 1
@@ -239,7 +253,7 @@ def test_a_question_is_a_title_its_answer_as_large_and_a_short_timeline_fills_it
 def test_of_many_ranks_a_slide_shows_few_large_among_them_the_one_that_is_unlike(opened: Any, folder: Path) -> None:
     opened.goto(deck("01_data_parallel", folder))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
-    title = "Eight devices, no faster than one"
+    title = "Who is waiting?"
     of = f"[...document.querySelectorAll('.slides h3')].find((each) => each.textContent === '{title}')"
     opened.evaluate(f"Reveal.slide([...document.querySelectorAll('.slides > section')].indexOf({of}.parentElement))")
     opened.wait_for_function(ALIVE)
@@ -253,3 +267,27 @@ def test_of_many_ranks_a_slide_shows_few_large_among_them_the_one_that_is_unlike
         "of": list(range(8)),
         "skipped": ["⋮ ranks 1, 2", "⋮ ranks 4, 5"],
     }  # 6 serves all
+
+
+@pytest.mark.in_turn
+def test_a_question_comes_alone_and_two_runs_show_two_ranks_each_as_large_as_the_last_row_needs(
+    opened: Any, folder: Path
+) -> None:
+    opened.goto(deck("02_ring_all_reduce", folder))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    of = "[...document.querySelectorAll('.slides > section')].findIndex((each) => each.querySelector('.asked'))"
+    opened.evaluate(f"Reveal.slide({of}, 0, -1)")
+    slide = opened.locator("section.present")
+    opened.wait_for_function("document.querySelector('section.present .guess')?.checkVisibility()")
+    assert not slide.locator(".asked h3").is_visible() and not slide.locator(".picture").is_visible()
+    opened.evaluate(f"Reveal.slide({of}, 0, 99)")
+    opened.wait_for_function(ALIVE)
+    assert slide.locator(".asked h3").inner_text() == "2.3 times" and not slide.locator(".guess").is_visible()
+    live = slide.locator(".live")
+    assert 11 * live.evaluate("(each) => Number(each.dataset.fitted)") >= HEIGHT / 25
+    shown = live.locator(".labkit-timeline").evaluate("""({ labkit: { state } }) => ({
+      ranks: [0, 1].map((run) => [...new Set(state.layout.rows.filter((each) => each.run === run)
+        .map(({ row }) => row.rank))]), arrows: state.arrows, bar: state.layout.bar })""")
+    assert shown["ranks"] == [[0, 3], [0, 7]] and not shown["arrows"] and shown["bar"] >= 9
+    legend = live.locator(".labkit-legend").inner_text()
+    assert "barrier" in legend and "collective" not in legend

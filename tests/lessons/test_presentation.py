@@ -20,6 +20,7 @@ from labkit.lessons.presentation import (
     Part,
     Slide,
     Workshop,
+    _as_drawn_now,
     closing_last,
     lesson_slides,
     read_workshop,
@@ -99,7 +100,8 @@ def test_the_slide_of_what_is_written_asks_its_question() -> None:
     lesson = load(SOLUTIONS / "08_pipeline.py")
     slides = lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "08_pipeline.ipynb"))
     (slide,) = (slide for slide in slides if slide.exercise == "four_or_eight_stages")
-    assert "Which would you run? Answer in two to five sentences" in slide.body
+    assert "Which would you run? Give both bubbles" in slide.body  # how to answer is said in the notebook
+    assert "labkit.lend" not in slide.body and len(slide.body.split()) < 50
     assert PLACEHOLDER not in slide.body and "3/11" not in slide.body
 
 
@@ -120,6 +122,38 @@ def test_a_picture_is_titled_by_what_it_shows_and_a_comparison_is_shown_once(rin
     asked = {slide.question: slide.answer for slide in ring[1] if slide.question}
     assert asked["How many times faster is the ring than going through rank 0?"] == "3.5 times"
     assert re.search(r'"timeline-\d+"\), .*\);', deck_html(ring[1], "Ring"))
+
+
+def test_a_recorded_run_is_titled_by_its_exercise_and_not_by_what_the_room_is_to_find(
+    ring: tuple[Lesson, list[Slide]],
+) -> None:
+    at = next(at for at, slide in enumerate(ring[1]) if slide.exercise == "slow_ring")
+    assert ring[1][at - 1].title == "Right, and slow"
+
+
+def test_a_slide_between_a_question_and_its_answer_is_not_what_is_asked() -> None:
+    lesson = load(SOLUTIONS / "13_sharded_training.py")
+    slides = lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "13_sharded_training.ipynb"))
+    bodies = {slide.exercise: slide.body for slide in slides if slide.exercise}
+    assert "Which stage's memory per GPU changes least?" in bodies["most_saved"]
+    lesson = load(SOLUTIONS / "16_when_machines_fail.py")
+    slides = lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "16_when_machines_fail.ipynb"))
+    bodies = {slide.exercise: slide.body for slide in slides if slide.exercise}
+    assert "* **rank:** which rank stopped?" in bodies["lost_time"]
+
+
+def test_an_explorer_is_drawn_by_the_program_there_is_now_and_not_by_the_one_it_was_saved_with() -> None:
+    figure = labkit.schedule_explorer()
+    saved = figure.to_html()
+    old = re.sub(r'(?s)(<script type="module">\n).*(figure\.start)', r"\1an old program;\n\2", saved)
+    assert "an old program" in old and _as_drawn_now(old) == saved
+
+
+def test_a_question_to_the_room_and_the_minutes_of_an_exercise_have_places_of_their_own() -> None:
+    asks, works = "## One\n\n**To the room:** who\nwaits?", "### Two\n\n101 ms\n\n**6 minutes** · 1 point"
+    html = deck_html([Slide("prose", asks), Slide("exercise", works)], "A deck")
+    assert '<p class="ask"><span>To the room</span><b>Who\nwaits?</b></p>' in html
+    assert '<p class="about"><strong>6 minutes</strong>' in html and "<p>101\N{NO-BREAK SPACE}ms</p>" in html
 
 
 def test_a_room_is_asked_before_a_picture_answers(ring: tuple[Lesson, list[Slide]]) -> None:
@@ -147,7 +181,10 @@ def test_a_question_with_several_answers_is_a_list_and_its_number_stands_in_the_
     ring: tuple[Lesson, list[Slide]],
 ) -> None:
     bodies = {slide.exercise: slide.body for slide in ring[1] if slide.exercise}
-    assert "\n* `sent_mb`: how many MB" in bodies["slow_ring"] and "\n* `cause`: " in bodies["slow_ring"]
+    assert (
+        "* **sent mb:** how many MB" in bodies["slow_ring"] and "\n* **cause:** *a slow rank*, " in bodies["slow_ring"]
+    )
+    assert "Zoom" not in bodies["slow_ring"] and "`" not in bodies["slow_ring"]
     assert bodies["twice_the_ranks"].count("2.6") == 1
 
 
@@ -245,7 +282,8 @@ def test_a_figure_behind_a_guess_is_a_question_first_and_comes_with_what_was_fou
     assert slide.answer == "30 ms"  # and no word of what the lesson's author guessed
     assert slide.body.startswith('<div class="labkit-figure"') and slide.notes == [figure.sentence]
     shown = deck_html([slide], "A deck")
-    assert shown.index("How long") < shown.index('<p class="fragment">30 ms') < shown.index('"picture fragment"')
+    places = [shown.index(words) for words in ("How long", ">30 ms</h3>", '"picture fragment"', '<p class="guess')]
+    assert places == sorted(places)
 
 
 def test_a_reader_of_the_executed_lesson_sees_the_guess_that_its_pictures_speak_of(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def _state(points: list[float], step: int, old: int) -> tuple[Shape, ...]:
     shapes: list[Shape] = [
         Path(valley, "line", 3),
         Words(WIDTH / 2, 20, "height: the loss; across: one weight", anchor="middle", fill="quiet"),
-        Words(WIDTH / 2, 274, "best", 12, "middle", "quiet"),
+        Words(WIDTH / 2, 255, "best", 12, "middle", "quiet"),
     ]
     for before in range(step):
         shapes.append(Path((at(points[before]), at(points[before + 1])), "quiet", 1.2, dashed=True))

@@ -142,10 +142,12 @@ function bucketBar([size, ready, all, start, end, name], k, { free, computed, y,
   return svg;
 }
 
-/** What is red over the buckets, in words where these have room. */
+const BOLD = 8; // pixels of a bold letter, on a slide, too
+
+/** What is red over the buckets, in as many words as there is room for. */
 function exposedWords(sent, computed, room) {
-  const words = `! ${seconds(sum(sent.map(([, , , start, end]) => most([end - most([start, computed]), 0]))))} exposed`;
-  return holds(room, words) ? words : "!";
+  const time = `! ${seconds(sum(sent.map(([, , , start, end]) => most([end - most([start, computed]), 0]))))}`;
+  return [`${time} exposed`, time].find((words) => BOLD * words.length < room) ?? "!";
 }
 
 /**

@@ -1,19 +1,18 @@
 // The ring player: the ranks in a circle, who sends what when, and how long each link is busy.
 
 import { letterOf } from "../figure/colours.js";
-import { tag, text } from "../figure/markup.js";
+import { tag } from "../figure/markup.js";
 import { most, range } from "../figure/numbers.js";
 import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
 import { bytes, seconds, speed } from "../figure/units.js";
 import { blame } from "./blame.js";
 import { arrived } from "./chunks.js";
 import { links } from "./links.js";
-import { sendGrid } from "./send_grid.js";
+import { hallGrid, sendGrid } from "./send_grid.js";
 import { count, isComplete, ringSeconds, ringSteps, stateBefore, transferTimes } from "./steps.js";
 import { wheel } from "./wheel.js";
 
-const HALL = 320; // pixels of a slide's wheel, before the slide enlarges it
-const FEW = 5; // ranks whose chunks have room for large letters there
+const FEW = 5; // ranks whose chunks have room for large letters on a slide
 
 /** A plan with what every rank holds before each step, and the first step in which a complete chunk is sent. */
 function withStates({ steps, faults }, n, chunks) {
@@ -65,27 +64,24 @@ function planOf(data, { n, chunks }) {
   return withStates(data.played?.[n] ?? { steps: ringSteps(n, all), faults: [] }, n, all);
 }
 
-/** The wheel, and beside it, or below where that is too narrow, the grid and the links. */
+/** The wheel, and beside it, or below where that is too narrow, the grid and the links; on a slide the grid alone. */
 function picture({ n, state, now, step, steps, split, model, real, values, width }) {
-  const beside = width >= 560;
-  const isAsked = values.links === "shown";
-  const isLarge = values.room && beside && n <= FEW && !isAsked; // a slide: as large as it lets them be
-  const side = isLarge ? HALL : Math.min(Math.max(0.4 * width, 270), 400, width);
-  const room = beside ? width - side - 20 : width;
   const blamed = blame(steps);
-  const high = isLarge ? Math.min((side - 60) / n, 64) : undefined;
-  const grid = sendGrid(steps, n, step, room, { split, blamed, high });
+  const isAsked = values.links === "shown";
+  if (values.room && n <= FEW && !isAsked) return hallGrid(steps, n, step, width, { split, blamed });
+  const beside = width >= 560;
+  const side = Math.min(Math.max(0.4 * width, 270), 400, width);
+  const room = beside ? width - side - 20 : width;
+  const grid = sendGrid(steps, n, step, room, { split, blamed });
   const lanes = isAsked
     ? links(real.length ? real : model, real.length ? model : [], n, step, room, values.latency)
     : { svg: "", height: 0 };
   const [x, y] = beside ? [side + 20, 0] : [0, side + 10];
-  const note = "2: a sum of 2 ranks; framed: this step";
-  const key = isLarge ? text(side + 20, side - 6, note, "grey") : "";
   const below = tag("g", { transform: `translate(0 ${grid.height + 10})` }, lanes.svg);
   const right = tag("g", { transform: `translate(${x} ${y})` }, grid.svg + below);
   const round = wheel(state, now, n, side, step, { came: steps[step - 1]?.sends ?? [], blamed });
   return {
-    svg: isLarge ? tag("g", { class: "large" }, round + right + key) : round + right,
+    svg: round + right,
     height: beside ? Math.max(side, grid.height + lanes.height + 12) : side + grid.height + lanes.height + 20,
   };
 }

@@ -1,7 +1,7 @@
 // Which chunk every rank sends in every step: a row for each rank, a column for each step.
 
 import { ink } from "../figure/colours.js";
-import { line, rect, text } from "../figure/markup.js";
+import { line, rect, tag, text } from "../figure/markup.js";
 import { range } from "../figure/numbers.js";
 import { arrived, chunkName, fillOf } from "./chunks.js";
 
@@ -13,7 +13,7 @@ function sendTitle(s, rank, [, chunk, target, into, wrong]) {
 }
 
 /** What one rank sends in one step. */
-function gridCell(step, s, rank, { n, x, wide, tall, blamed }) {
+function gridCell(step, s, rank, { n, x, wide, tall, top, blamed }) {
   const sends = step.sends.filter(([source]) => source === rank);
   const held = step.before?.[rank];
   const kind = sends.map((send) => blamed.send(s, send)).find(Boolean) ?? "";
@@ -27,8 +27,8 @@ function gridCell(step, s, rank, { n, x, wide, tall, blamed }) {
   const crowded = wide < 12 && (held?.length > 10 || wide < 9);
   const size = `middle ${wide > 30 ? "small" : "tiny"}`;
   return (
-    rect(x(s) + 1, 26 + rank * tall, wide - 2, tall - 2, looks, title) +
-    text(x(s) + wide / 2, 30 + rank * tall + tall / 2, crowded ? "" : words, size, fill !== "none" && ink(fill))
+    rect(x(s) + 1, top + rank * tall, wide - 2, tall - 2, looks, title) +
+    text(x(s) + wide / 2, top + 4 + rank * tall + tall / 2, crowded ? "" : words, size, fill !== "none" && ink(fill))
   );
 }
 
@@ -38,23 +38,52 @@ function stepName(s, now, wide) {
   return hidden ? "" : s;
 }
 
-/**
- * { svg, height }; `split` is the first step of the second half, now the current one, `blamed` what went wrong, `high`
- * rows' pixels.
- */
-export function sendGrid(steps, n, now, width, { split, blamed, high }) {
-  const parted = split > 0 && split < steps.length;
-  const gap = parted ? 8 : 0;
-  const wide = Math.min((width - LEFT - gap) / Math.max(steps.length, 1), 64);
-  const tall = high ?? (n > 8 ? 17 : 25);
-  const x = (s) => LEFT + s * wide + (s >= split ? gap : 0);
-  const names = range(n).map((rank) => text(0, 30 + rank * tall + tall / 2, `rank ${rank}`));
-  const columns = steps.map((step, s) => {
-    const cells = range(n).map((rank) => gridCell(step, s, rank, { n, x, wide, tall, blamed }));
-    return cells.join("") + text(x(s) + wide / 2, 19, stepName(s, now, wide), "middle small");
+/** Columns of `steps` and rows of ranks as markup, `top` pixels down; `x` is where a step's column begins. */
+function table(steps, n, now, at) {
+  const { x, wide, tall, top, split } = at;
+  const names = range(n).map((rank) => text(0, top + 4 + rank * tall + tall / 2, `rank ${rank}`));
+  const columns = steps.map((each, s) => {
+    const cells = range(n).map((rank) => gridCell(each, s, rank, { n, ...at }));
+    return cells.join("") + text(x(s) + wide / 2, top - 7, stepName(s, now, wide), "middle small");
   });
-  let svg = text(0, 19, "step", "small grey") + names.join("") + columns.join("");
-  if (now < steps.length) svg += rect(x(now), 4, wide, 24 + n * tall, { fill: "none", class: "now", rx: 3 });
-  if (parted) svg += [0, 3].map((by) => line(x(split) - 6 + by, 22, x(split) - 6 + by, 26 + n * tall)).join("");
-  return { svg, height: 34 + n * tall };
+  let svg = text(0, top - 7, "step", "small grey") + names.join("") + columns.join("");
+  if (now < steps.length && !at.isStill) {
+    svg += rect(x(now), top - 22, wide, 24 + n * tall, { fill: "none", class: "now", rx: 3 });
+  }
+  if (split > 0 && split < steps.length) {
+    svg += [0, 3].map((by) => line(x(split) - 6 + by, top - 4, x(split) - 6 + by, top + n * tall)).join("");
+  }
+  return svg;
+}
+
+/** Where columns begin, from `left` on: those from `split` on a little further right. */
+const columnsFrom = (left, wide, split, gap) => (s) => left + s * wide + (s >= split ? gap : 0);
+
+/**
+ * { svg, height }; `split` is the first step of the second half, now the current one, `blamed` what went wrong.
+ */
+export function sendGrid(steps, n, now, width, { split, blamed }) {
+  const gap = split > 0 && split < steps.length ? 8 : 0;
+  const wide = Math.min((width - LEFT - gap) / Math.max(steps.length, 1), 64);
+  const tall = n > 8 ? 17 : 25;
+  const x = columnsFrom(LEFT, wide, split, gap);
+  return { svg: table(steps, n, now, { x, wide, tall, top: 26, split, blamed }), height: 34 + n * tall };
+}
+
+const [HALL, HALLS] = [300, 64]; // pixels of a slide's table, and of its ranks' names, before the slide enlarges them
+
+/** The same for a slide: all of its width and height, each half by its name, and what colours mean. */
+export function hallGrid(steps, n, now, width, { split, blamed }) {
+  const isParted = split > 0 && split < steps.length;
+  const gap = isParted ? 12 : 0;
+  const wide = (width - HALLS - gap) / Math.max(steps.length, 1);
+  const [top, foot] = [56, 30];
+  const tall = (HALL - top - foot) / n;
+  const x = columnsFrom(HALLS, wide, split, gap);
+  const halves = isParted
+    ? text(x(0), 18, "reduce-scatter: adds up", "bold") + text(x(split), 18, "all-gather: hands on", "bold")
+    : "";
+  const key = "Letter: the chunk that a rank sends. Full colour: all ranks are in its sum.";
+  const svg = table(steps, n, now, { x, wide, tall, top, split, blamed, isStill: true });
+  return { svg: tag("g", { class: "hall" }, halves + svg + text(0, HALL - 6, key, "grey")), height: HALL };
 }

@@ -84,8 +84,9 @@ function draw(editor, values, step, width) {
   const asFormula = areAsFormula(all);
   const said = [];
   const when = [];
+  const isShared = values.room && all.every(({ reach, faults }) => reach === all[0].reach && !faults.length);
   for (const laid of all) {
-    const drawn = drawSchedule(laid, y, scene);
+    const drawn = drawSchedule({ ...laid, sharesAxis: isShared && laid !== all.at(-1) }, y, scene);
     svg += drawn.svg;
     y += drawn.height;
     compared.push(numbersOf(laid, drawn.over, { limit, first: shown[0], asFormula }));

@@ -64,10 +64,12 @@ function closedForm({ bubble, formula, parts, p, m }) {
   return [closed, percent(bubble - formula) === percent(0)];
 }
 
-/** What is idle, where no legend and no table says it; the formula only where it holds. */
-function idleOnSlide(laid) {
-  const [closed, isAsFormula] = closedForm(laid);
-  return `striped: idle, ${isAsFormula ? `${closed} = ` : ""}${percent(laid.bubble)}`;
+/** On a slide, which has no legend and no table: what the colours are, above the first schedule, and what is idle. */
+function toldOnSlide({ which, bubble }, width, y) {
+  const idle = `striped: idle, ${Math.round(100 * bubble)} %`;
+  const named = (kind, words) => `${tag("tspan", { style: `fill:${hue(kind)}` }, "■")} ${words}, `;
+  const colours = which ? "" : named("forward", "forward") + named("backward", "backward");
+  return tag("text", { x: width, y: y + 16, class: "end", "data-bubble": bubble.toFixed(6) }, colours + idle);
 }
 
 const WIDE = 700; // pixels of a picture with room for what the formula's letters are
@@ -83,12 +85,17 @@ function formulaOf(laid, width) {
 /** Name and bubble, with the formula's numbers. */
 function heading(laid, y, { width, values }) {
   const { bubble, isStuck } = laid;
-  const planned = values.room ? idleOnSlide(laid) : formulaOf(laid, width);
+  const name = text(0, y + 16, laid.name + (laid.edited ? ", edited" : ""), "bold");
+  if (values.room && !isStuck) return { svg: name + toldOnSlide(laid, width, y), height: 24 };
   const hook = { "data-bubble": isStuck ? "" : bubble.toFixed(6) };
-  const svg =
-    text(0, y + 16, laid.name + (laid.edited ? ", edited" : ""), "bold") +
-    text(width, y + 16, isStuck ? "cannot run" : planned, isStuck ? "end bad" : "end grey", hook);
-  return { svg, height: 24 };
+  const told = text(
+    width,
+    y + 16,
+    isStuck ? "cannot run" : formulaOf(laid, width),
+    isStuck ? "end bad" : "end grey",
+    hook,
+  );
+  return { svg: name + told, height: 24 };
 }
 
 /** An arrow between two spots, from the end of one to the begin of the other. */
@@ -149,6 +156,7 @@ export function drawSchedule(laid, top, scene) {
   svg += arrows(laid, rows.spots, scene.follow);
   let y = first + laid.p * tall;
   if (now < Infinity) svg += line(laid.x(now), first - 3, laid.x(now), y, "now");
+  if (laid.sharesAxis) return { svg, height: y + 12 - top, when: rows.when, over: rows.over };
   svg += text(0, y + 18, "time", "small grey");
   svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.placed ? seconds : short);
   y += 28;

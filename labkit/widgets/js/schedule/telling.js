@@ -48,7 +48,8 @@ export function headline(all) {
   const [few, many] = [most(less.peaks), most(more.peaks)];
   if (percent(one.bubble) !== percent(other.bubble)) {
     if (2 * few !== many || less.bubble <= more.bubble) return all.map(claim).join("; ");
-    return `Half the memory costs time: ${percent(less.bubble)} idle instead of ${percent(more.bubble)}`;
+    const [idle, least] = [less, more].map(({ bubble: share }) => `${Math.round(100 * share)} %`);
+    return `Half the memory costs time: ${idle} idle instead of ${least}`;
   }
   if (few === many) return `Same bubble, and both hold ${many} microbatches`;
   const share = 2 * few === many ? ", half the memory" : "";

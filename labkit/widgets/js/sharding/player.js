@@ -86,7 +86,7 @@ function atMoment({ stage, n, params }, moment, width) {
       ["sent so far", bytes(sent)],
       ["sent per step", `${bytes(whole)} (${Number((whole / ddp).toFixed(2))} × DDP)`],
     ],
-    title: `${STAGES[stage]}: a rank holds ${bytes(held)}, under DDP ${bytes(heldBytes(0, moment, n, params))}`,
+    title: claim(stage, held, heldBytes(0, moment, n, params)),
     say: `${STAGES[stage]}, ${momentName(moment)}: each of ${n} ranks holds ${bytes(held)}.`,
     table: tableOf({ stage }, moment),
     data: { held: Math.round(held), sent: Math.round(sent) },
@@ -97,6 +97,12 @@ function atMoment({ stage, n, params }, moment, width) {
 function fullest({ stage, n, params }) {
   const held = MOMENTS.map((_, moment) => heldBytes(stage, moment, n, params));
   return held.indexOf(most(held));
+}
+
+/** What a rank holds, and how much that is of what it holds where nothing is sharded. */
+function claim(stage, held, whole) {
+  if (held === whole) return `${STAGES[stage]}: every rank holds all ${bytes(held)}`;
+  return `${STAGES[stage]}: a rank holds ${bytes(held)}, under DDP ${bytes(whole)}`;
 }
 
 /** @returns {import("../figure/explorer.js").View} */
