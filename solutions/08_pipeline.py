@@ -202,10 +202,11 @@ labkit.figure("factory", num_stages=4, num_microbatches=6)
 labkit.predict("microbatches_for_5_percent", 20)
 
 # %% [markdown]
-# Assume that messages take no time. The last stage begins P-1 turns after the first, and has M turns of work. Backward
-# is the same in reverse. Count.
+# Assume that messages take no time, and call the time of one forward in one stage a turn. The last stage begins P-1
+# turns after the first, and has M turns of work. Backward is the same in reverse. Count.
 #
-# Each microbatch also starts kernels and sends messages. Count that as a constant, `overhead_s`.
+# For `step_seconds`, each microbatch also costs each stage a constant, `overhead_s`: it starts kernels and sends
+# messages.
 #
 # ### Exercise [[bubble]]
 #
@@ -308,10 +309,10 @@ class Backward(Work): ...
 #
 # * `naive` is GPipe (Huang and others, 2019), run in groups of microbatches that fit into memory. Half of the points
 #   are for beating it wherever that is possible.
-# * `1F1B` comes from PipeDream (2019). The variant here (Narayanan and others, 2021) ends each step with nothing in
-#   flight, as GPipe does. With little memory it begins with at most `most_held` forwards. The other half are for a step
-#   as short as 1F1B's.
-# * No schedule is shorter than the `lower bound`, and perhaps none is as short.
+# * `1F1B` comes from PipeDream (2019). In the variant here (Narayanan and others, 2021), all microbatches are finished
+#   when the step ends. A stage with little memory begins with at most `most_held` forwards. The other half are for a
+#   step as short as 1F1B's.
+# * No schedule can be shorter than the `lower bound`; perhaps none can be as short.
 
 
 # %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=25 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]

@@ -428,8 +428,9 @@ print(f"{len(large)} all-reduces of a whole activation in one step")
 # %% [markdown]
 # ## 5 Sequence parallelism
 #
-# Between the cut regions all ranks do the same work on all tokens: norms, residuals, dropout. Worse, each rank keeps
-# *all* these activations for backward. **Sequence parallelism** gives each rank some of the tokens there.
+# Between the cut regions all ranks do the same work on all tokens: norms, residuals, dropout. That wastes work, and
+# memory: each rank keeps *all* these activations for backward. **Sequence parallelism** gives each rank some of the
+# tokens there.
 #
 # Then `leave` gives each rank only *its tokens* of the sum, so it is a **reduce-scatter**. And `enter` has to collect
 # all tokens, so it is an **all-gather**. In backward, each does what the other does in forward.
@@ -461,15 +462,15 @@ labkit.answer("sequence_bytes", 1)
 #
 # ### Exercise [[lone_gradient]]
 #
-# In this run, each sum of a norm's gradient is made of sends and receives instead of an all-reduce. A bracket marks
-# each sum and names the norm. As in every backward, the last block comes first, and norm 2 before norm 1. Brackets that
-# are too short show no name.
+# In this run, the norms' gradients are summed by sends and receives, not by an all-reduce. In the figure each sum is
+# one bracket, with the norm's name on it. As in every backward, the last block comes first, and norm 2 before norm 1.
+# Brackets that are too short show no name.
 #
 # After the step, the gradient of *one* norm is right on one rank and wrong on three.
 #
 # `layer`: which norm (`"block 0 norm 1"`, say)? `rank`: which rank has the right gradient? `cause`: `"never summed"`,
-# `"summed on one rank"`, `"summed twice"`, or `"other tokens"` (each rank saw different tokens, and nothing else is
-# wrong)?
+# `"summed on one rank"`, `"summed twice"`, or `"other tokens"` (the sums are right; the ranks differ only because each
+# saw its own tokens)?
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("lone_gradient")
@@ -592,8 +593,8 @@ labkit.answer("clip_alone", "norms drift apart")
 # %% [markdown]
 # ## Bonus: Your own split
 #
-# Is alternating columns and rows always best? Around a narrow matrix, exchanging activations takes longer than
-# computing. Then each rank may keep that matrix **whole** and repeat the work, if memory allows.
+# Is alternating columns and rows always best? Around a narrow matrix, exchanging the activations takes longer than
+# computing them. Then each rank may keep that matrix **whole** and repeat the work, if memory allows.
 #
 # Choose a split for each matrix of a chain. `"columns"` and `"whole"` read the whole activation, `"rows"` reads a part.
 # `"columns"` outputs a part; `"rows"` and `"whole"` output the whole. The output of the chain must be whole.
@@ -655,8 +656,8 @@ labkit.challenge("split_plan", split_plan)
 # %% [markdown]
 # ## Bonus: Sequence parallelism, built
 #
-# `gather_tokens` replaces `enter`, and `scatter_tokens` replaces `leave`. A rank then holds all tokens only where it
-# has a part of the heads or hidden units.
+# `gather_tokens` replaces `enter`, and `scatter_tokens` replaces `leave`. So a rank holds all tokens only where it
+# computes a part of the heads or hidden units; elsewhere it holds its own tokens.
 #
 # Random numbers now matter:
 #

@@ -164,8 +164,8 @@ class Mesh:
 #
 # Only two axes split the batch: `data` and `shard`. The ranks with the same place on both form a **replica**, and all
 # of them work on the same samples. Number the replicas `r = place["data"] * sizes["shard"] + place["shard"]`, and cut
-# the batch into one run of consecutive samples for each replica, all of the same length. Replica r takes run r, in
-# microbatches of equal size.
+# the batch into slices of consecutive samples, one for each replica and all of the same length. Replica r takes slice
+# r, in microbatches of equal size.
 #
 # Random numbers follow the same map. Where nothing is cut, tensor ranks hold the *same* activations, so they must drop
 # the same ones. Where activations are cut, each tensor rank holds a different piece and needs a different mask.
@@ -408,8 +408,8 @@ print("yours      ", mean_losses(yours.results))
 print("torch's own", mean_losses(torchs.results))
 
 # %% [markdown]
-# The losses are the same: how a model is spread over ranks does not change what it learns. Without the clip, the third
-# loss would be 2.731.
+# The losses are the same: how a model is spread over ranks does not change what it learns. The third loss tests your
+# clip: without it, it would be 2.731.
 #
 # This run does not test all of your work: no weight here is of kind `"tokens"`, and both replicas have the same number
 # of targets.
@@ -832,8 +832,8 @@ print("equal, up to rounding" if max(off) < 1e-5 else off)
 # %% [markdown]
 # These ranks hold their tokens in order. A ring may skip a block whose keys are all later than a rank's queries: then
 # rank 0 is soon done, and waits. **Zig-zag** gives each rank two shorter pieces, one from the beginning and one from
-# the end, so that every rank has the same number of (query, key) pairs to compute. A pair counts only if the query may
-# see the key, also inside a block.
+# the end, so that every rank has the same number of (query, key) pairs to compute. Count only the pairs in which the
+# query may see the key; a rank's block with itself counts about half.
 #
 # **[[ring_balance]].** The text is long and only computing counts. With 8 ranks, by what factor is zig-zag faster than
 # a ring whose ranks hold their tokens in order and skip those blocks?
@@ -867,8 +867,8 @@ labkit.answer("ring_balance", 1.875)
 # `E * sum(f * P)` over E experts. `f` is the share of tokens that ask for an expert, taken or not, and `P` is its mean
 # probability; both count all tokens of the group.
 #
-# So the tokens that are dropped do not depend on the number of ranks: they are those that one process with all tokens
-# would drop.
+# So the tokens that are dropped do not depend on the number of ranks: they are those that one process would drop, with
+# all tokens in the order of the ranks.
 #
 # ### Exercise [[expert_parallel]]
 #

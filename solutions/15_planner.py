@@ -371,9 +371,10 @@ labkit.answer("late_stage", rank=1, cause="it computes layers again", cure="fewe
 #
 # You can now judge a plan without playing it. So let a function choose.
 #
-# People often use a rule of thumb. *Of the plans that fit (without recomputing, if such a plan fits) take the fewest
-# tensor ranks x stages, then the largest microbatch, then the fewest tensor ranks.* nanotron published eleven jobs. On
-# four of them the rule picks the fastest run; on the worst it reaches only 37 % of the best throughput.
+# People often use a rule of thumb. *Take the plans that fit; if some of them do not recompute, only those. Choose the
+# fewest tensor ranks x stages; among equals the largest microbatch; among equals the fewest tensor ranks.* nanotron
+# published eleven jobs. On four of them the rule picks the fastest run; on the worst it reaches only 37 % of the best
+# throughput.
 #
 # Your score is the time that the cluster takes with your plan. On each of the jobs that you do not see, half of the
 # points are for beating the rule of thumb, half for being within 1 % of the best plan. Your function has 10 s for each
@@ -445,9 +446,9 @@ for plan in sorted({plan for plan in plans if plans.count(plan) > 1}, key=str):
 # replicas, 8 tensor ranks, a microbatch of 1). That plan ran twice with the *same* settings, both times with sharded
 # state, and took 19.0 s and 88.9 s. No part explains that.
 #
-# **[[same_settings]].** A formula predicts one time for both runs, so it is off by some factor for each. (A factor of
-# 2 means twice or half the time.) Choose the prediction whose larger factor is as small as possible. How large is
-# that factor?
+# **[[same_settings]].** A formula predicts one time for both runs, so it is off by some factor for each. (A factor of 2
+# means twice or half the time.) You may choose the prediction. Make the larger of its two factors as small as possible.
+# How large is that factor?
 
 # %% tags=["why"] exercise="same_settings" minutes=4 title="The same settings twice"
 labkit.answer("same_settings", 2.16)
@@ -478,7 +479,7 @@ for mine, took, plan in sorted(zip(predicted, measured, plans, strict=True), key
 #
 # * Check parts, not totals: two errors cancel in a total.
 # * Time each piece at the size it has in the plan: with more tensor ranks, all-reduces and launches do not shrink, and
-#   bytes shrink less than operations.
+#   the bytes that a product reads and writes shrink less than its operations.
 # * The slowest stage sets the pace, and the last one has the head.
 # * Rank with a model, decide with a measurement: run the first few plans.
 # * If two measurements of one plan differ by a factor f, any estimate is off by at least the root of f for one of them.

@@ -418,8 +418,9 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 #
 # * Sync the file, rename it, sync the folder, and only then delete old checkpoints.
 # * A resume restores everything that changes, including the sampler, the schedule and random number generators.
-# * All ranks load the newest step that *all* have, and make the same calls whatever they find.
-# * Save every $\sqrt{2CM}$. Make $C$ small, notice hangs early, and be able to go on with fewer ranks.
+# * All ranks load the newest step that *all* have, and always make the same calls.
+# * Save every $\sqrt{2CM}$ seconds (section 6). Make $C$ small, notice hangs early, and be able to go on with fewer
+#   ranks.
 #
 # **The next question.** Six of the 419 were **silent data corruption**: something calculated wrongly, and no error said
 # so. How would you notice?
@@ -466,8 +467,8 @@ for name, job in JOBS.items():
 # left. Beating it earns half of the points. The other half is for losing as little as Young/Daly's plan: it saves at
 # Young's interval (which Daly refined), in the background where that is better, has no spares, and shrinks. The best
 # known plan, found by a search, loses less: it also copies. Think first: [[storage_interval]] says how far apart saves
-# may be if you copy. Then try plans with `lost`. The check draws the same failures as `lost`; when you hand in, others
-# are drawn.
+# may be if you copy. Then try plans with `lost`. The check in this notebook draws the same failures as `lost`; the
+# grading draws others.
 #
 # ### Exercise [[recovery_policy]]
 #

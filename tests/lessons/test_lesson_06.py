@@ -41,7 +41,7 @@ class TestContract(LessonContract):
         "a recorded run": r'labkit\.recorded\("lost_update"\)',
         "all three compared": r"all three compared",
         "loss against time and against gradients": r"\*per gradient\*.* \*per second\*",
-        "what waiting counts": r"is a share of the workers' time",
+        "what waiting counts": r"is the share of their time that workers wait",
         "server or ring": r"server or ring",
         "a design": r'labkit\.challenge\("staleness_policy"',
         "push and pull overlap": r"both directions are busy at once",
