@@ -161,8 +161,8 @@ def enter(x: Tensor, group: Group = None) -> Tensor:
 def leave(x: Tensor, group: Group = None) -> Tensor:
     """Return the sum of x over all ranks of the group; in backward, x gets the same gradient as in one process.
 
-    After leave, every rank computes the same loss from the sum, and that loss counts once, not once for each rank. The
-    given x is not modified.
+    Every rank then computes the same loss from the sum. It is one loss: the gradient of x is the gradient of this
+    loss, not of N times it. The given x is not modified.
     """
     # BEGIN SOLUTION two_operators
     return Leave.apply(x, group)
@@ -210,8 +210,8 @@ class ParallelMLP(nn.Module):
     """down(gelu(up(x))); this rank computes its hidden units, `my_part` of them: one or more. Both layers have biases.
 
     * x and the result are whole and the same on every rank of the group.
-    * Suppose every rank takes one plain SGD step over its parameters(). The module then computes what up and down
-      compute after that step in one process. Names and shapes of the parameters are your choice.
+    * After one step of plain SGD on every rank's parameters(), the module computes what down(gelu(up(x))) computes
+      after one step of plain SGD on up and down in one process. Names and shapes of the parameters are your choice.
     * A rank stores copies of the weights that it uses, and no others. up and down never change, neither when they are
       cut nor in a later step.
     """
@@ -338,7 +338,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
 
     * The loss is the same on every rank, and finite however large logits are.
     * Each rank gets the gradient of its own logits.
-    * Forward and backward together reduce at most 4 N numbers. N counts IGNORED targets, too. 3 N are enough.
+    * With T targets, IGNORED ones included, forward and backward together reduce at most 4 T numbers (3 T are enough).
 
     Args:
         logits: The logits of this rank's words, which are my_part(vocabulary, group), one or more; shape (N, this
@@ -735,9 +735,9 @@ class OwnRandom:
     """A rank's own random numbers: what is drawn inside `with own:` differs from rank to rank of the group.
 
 
-    Random numbers outside the `with` are the same as without it, even if its body raises. Entering the same OwnRandom
-    again goes on where its last `with` stopped, even if that one raised. Where the first `with` starts depends only on
-    the seed and the rank. (Its rank in the group or in the world: your choice.)
+    After the `with`, torch's generator is in the state it had before, even if the body raises. Entering the same OwnRandom
+    again goes on where its last `with` stopped, even if that one raised. The first `with` starts from a state that
+    depends only on the seed and the rank (in the group or in the world, as you like).
     """
 
     def __init__(self, seed: int, group: Group = None) -> None:

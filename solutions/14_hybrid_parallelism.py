@@ -14,8 +14,8 @@
 # # 14 All of them at once
 #
 # Two teams train the same 70 billion parameters on the same 512 H100s, with the same batch and the same eight-way data,
-# pipeline and tensor parallelism. One job reaches 17 % of the GPUs' peak, the other 48 %. The only difference is *which
-# GPU does what*.
+# pipeline and tensor parallelism. By this lesson's cost formula, one job reaches 17 % of the GPUs' peak, the other 48
+# %. The only difference is *which GPU does what*.
 #
 # You have built every axis by itself. Now you put them together: the mesh, the step, one gradient and one norm for all
 # ranks. Then your parts train the course's GPT on eight ranks, and so do torch's own. Both reach the losses of a single
@@ -96,7 +96,7 @@ def coordinates(rank: int, sizes: dict[str, int]) -> dict[str, int]:
 
     Args:
         rank: From 0 up to, not including, the product of sizes.
-        sizes: Ranks along each axis, outermost axis first: the last one counts fastest.
+        sizes: Ranks along each axis, outermost axis first: the last axis changes fastest.
     """
     # BEGIN SOLUTION mesh_groups
     place = {}
@@ -107,7 +107,7 @@ def coordinates(rank: int, sizes: dict[str, int]) -> dict[str, int]:
 
 
 def ranks_along(rank: int, sizes: dict[str, int], *axes: str) -> list[int]:
-    """Return, ascending, the ranks that have this rank's place on all other axes, itself among them.
+    """Return, ascending, the ranks, this one included, that share its place on every axis that is not in `axes`.
 
     Takes one axis or more: the ranks along ("data", "shard") may differ in either place, or in both.
     """
@@ -263,11 +263,11 @@ def combine_gradients(weights: list[Weight], mesh: Mesh, num_targets: int) -> li
     into S equal pieces. The shard is piece number mesh.place["shard"].
 
     Args:
-        weights: Of this rank's stage. weight.parameter.grad is the gradient of the mean loss over the targets that this
-            rank's replica has; every weight has one, and it may be changed. weight.tensor says what the other tensor
-            ranks hold: "cut" (other pieces of it), "whole" (the same weight, each has computed the whole gradient) or
-            "tokens" (the same weight, each has seen its own tokens only). weight.tied: the first and the last stage
-            both hold it. With one stage it needs no sum over ends.
+        weights: The weights of this rank's stage. weight.parameter.grad is the gradient of the mean loss over the
+            targets that this rank's replica has; every weight has one, and you may change it. weight.tensor says what
+            the other tensor ranks hold: "cut" (other pieces of it), "whole" (the same weight, each has computed the
+            whole gradient) or "tokens" (the same weight, each has seen its own tokens only). weight.tied: the first and
+            the last stage both hold it. With one stage it needs no sum over ends.
         mesh: With the axes "data", "shard", "pipeline" and "tensor": sizes, place, groups, ends.
         num_targets: How many targets this rank's replica has, at least 1.
     """
@@ -322,8 +322,9 @@ def clip_whole(weights: list[Weight], shards: list[Tensor], mesh: Mesh, max_norm
     may divide by the norm plus 1e-6, as torch does.
 
     Args:
-        weights: Of this rank's stage.
-        shards: One of each weight's gradient, as combine_gradients returns them; replicas along "data" hold the same.
+        weights: The weights of this rank's stage.
+        shards: A shard of each weight's gradient, as combine_gradients returns them. Replicas along "data" hold the
+            same shards.
         mesh: As in combine_gradients.
         max_norm: The largest norm allowed.
     """
@@ -426,8 +427,8 @@ labkit.reveal("torchs_step", *step_beside(yours.timeline, torchs.timeline))
 # torch's step has fewer collectives and hides a third of its communication. But it runs more small operators, and
 # each costs a launch of 4 us here, however little it computes. Together they cost about as much as the hiding saves.
 #
-# Here are both runs on one time axis. torch's ends later, because it begins later: `parallelize_module` scatters every
-# weight, and stages first tell each other their shapes.
+# Here are both runs on one time axis. torch's run ends later because it begins later: `parallelize_module` scatters
+# every weight, and stages first tell each other their shapes.
 
 # %% tags=["no-slide"]
 labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
@@ -539,7 +540,7 @@ labkit.answer("batch_too", 1)
 # ## 8 Your own mesh
 #
 # With more tensor ranks, each needs less memory, but they exchange more. With more stages, each needs less memory, but
-# the bubble is longer. With more replicas, each has fewer microbatches, but there are more gradients to sum.
+# the bubble is longer. With more replicas, each has fewer microbatches, but gradients are summed over more ranks.
 #
 # `every_plan(job)` lists every order, all sizes that give equal stages, and microbatches of 1 to 8 samples.
 # `cost(job, plan)` has the `seconds` of a step, and in `stage_bytes` what a GPU of each stage holds: weights,
@@ -552,9 +553,10 @@ for name, job in JOBS.items():
     print(name, job, fastest, cost(job, fastest), f"with data first at best {slower:.2f} s", sep="\n  ")
 
 # %% [markdown]
-# In all three jobs, `pipeline` first beats `data` first. Two of these three plans do not fit in memory. The naive
-# answer is the fastest plan of `every_plan` that fits. But a plan has two more fields: `recompute`, how many layers of
-# each stage keep only their input and run forward again in backward, and `layers`, how many layers each stage has.
+# In all three jobs, `pipeline` first beats `data` first. Two of the three fastest plans, printed above, do not fit in
+# memory. The naive answer is the fastest plan of `every_plan` that fits. But a plan has two more fields: `recompute`,
+# how many layers of each stage keep only their input and run forward again in backward, and `layers`, how many layers
+# each stage has.
 #
 # Each job counts by itself. Half of its points are for beating the naive answer, or for matching it if nothing is
 # faster. The other half are for a step as short as AdaPipe's (Sun and others, 2024) with equal stages. The best known
@@ -643,12 +645,12 @@ labkit.built()
 # %% [markdown]
 # ## Bonus: Stages that are not alike
 #
-# The best known plans of [[lay_out]] deal out layers unevenly. In the 7 B job the first stage recomputes layers and is
-# the slowest, and the slowest sets the pace for every microbatch. The last stage has the fewest microbatches in flight,
-# so it has memory to spare and recomputes less. So AdaPipe also gives the first stage fewer layers, and the last one
-# more. The best plan of the 36 B job wins in another way. It recomputes nothing, and has 32 stages. They cannot share
-# 80 layers equally, so each has 1 to 3. Llama 3's first and last stages have fewer layers for yet another reason: the
-# first also has the embedding, the last the output layer.
+# The best known plans of [[lay_out]] deal out layers unevenly. In the 7 B job the first stage holds the most
+# microbatches, so it must recompute layers and is the slowest. The last stage holds the fewest and recomputes less. The
+# slowest stage sets the pace, so AdaPipe also moves layers from the first stage to the last. The best plan of the 36 B
+# job wins in another way. It recomputes nothing, and has 32 stages. They cannot share 80 layers equally, so each has 1
+# to 3. Llama 3's first and last stages have fewer layers for yet another reason: the first also has the embedding, the
+# last the output layer.
 #
 # ### Exercise [[deal_layers]]
 #
@@ -657,7 +659,7 @@ labkit.built()
 
 # %% tags=["exercise"] exercise="deal_layers" points=10 difficulty=4 importance=3 minutes=25 title="Stages that are not alike" provides=["deal_layers"] bonus=true
 def deal_layers(seconds: list[list[float]], num_layers: int, num_microbatches: int) -> list[int]:
-    """Return how many layers each stage gets, one or more, so that a step is as short as can be.
+    """Return how many layers each stage gets, one or more, so that a step is as short as possible.
 
     With M microbatches, a step takes sum(t) + (M - 1) * max(t), where t has the seconds of each stage.
 
@@ -665,8 +667,8 @@ def deal_layers(seconds: list[list[float]], num_layers: int, num_microbatches: i
         seconds: seconds[s][n - 1] is how long stage s takes for a microbatch with n layers, recomputation included. It
             rises with n, not always evenly. The list of a stage ends where no more layers fit in its memory; together
             the stages have room for num_layers.
-        num_layers: Of the model.
-        num_microbatches: Of a step.
+        num_layers: Layers of the model.
+        num_microbatches: M, microbatches of a step.
     """
     # BEGIN SOLUTION deal_layers
     best, least = [], float("inf")
@@ -736,13 +738,14 @@ def ring_forward(
     """Return causal attention of this rank's queries over all keys of the group, and each query's logsumexp.
 
     Each rank sends only to the next rank of the group, and the last rank to the first. No collective of
-    torch.distributed is called (batch_isend_irecv is none). Forward and backward together send no more bytes than k, v
-    and places 2N - 1 times, and gradients of k and v N times, in any number of messages. For a fixed T/N, a rank's
-    memory does not grow with N. Autograd is off.
+    torch.distributed is called (batch_isend_irecv is none). In forward and backward together, a rank sends at most
+    (2N - 1) times the bytes of its k, v and places, plus N times those of the gradients of k and v. The number of
+    messages is up to you. For a fixed T/N, a rank's memory does not grow with N. Autograd is off.
 
     Args:
         q, k, v: Of this rank's tokens, shape (B, H, T/N, K); scores are divided by the root of K.
-        places: Which tokens of the text these are, ascending, shape (T/N,): any of them. Other ranks do not know them.
+        places: Where these tokens are in the text, ascending, shape (T/N,). They may be any places, and other ranks do
+            not know them.
         group: N ranks along the axis; None for all.
 
     Returns:
@@ -778,7 +781,7 @@ def ring_backward(
     """Return the gradients of this rank's q, k and v, by the rules of ring_forward.
 
     Args:
-        gradient: Of this rank's output.
+        gradient: The gradient of this rank's output.
         q, k, v, places: As in ring_forward.
         out, logsumexp: What ring_forward returned.
         group: As in ring_forward.
