@@ -316,7 +316,7 @@ labkit.check("async_server", AsyncServer)
 
 # %% [markdown]
 # Now train until version 16. (A synchronous step uses the *mean* of N gradients, so here the learning rate is N times
-# smaller.) **At most how many versions old are the slow worker's gradients?**
+# smaller.) **What is the largest staleness of the slow worker's gradients?**
 
 # %% tags=["predict"]
 labkit.predict("slow_workers_staleness", 3)
@@ -498,7 +498,7 @@ labkit.staleness_view(runs)
 # %% [markdown]
 # (`wait` is the share of their time that workers wait.) **How can staleness be far above a bound of 3?** The bound
 # counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes one. While worker
-# A computes, worker B may begin 3 pushes behind and end 4 ahead (its fourth push is not answered): 7 pushes. Seven
+# A computes, worker B may begin 3 pushes behind and end 4 ahead (that push is applied, not answered): 7 pushes. Seven
 # workers make 49 versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
 #
 # *Per gradient* the three are close, at this small learning rate. *Per second* they are far apart: **a stale gradient

@@ -463,7 +463,7 @@ def run_schedule(
 
     The module runs once for each Forward. All messages have arrived when this returns. No collective is called, and
     with one stage nothing is sent. The gradient of an output arrives in the output's shape and dtype. You may keep a
-    detached output until its send is done. You need no message tags, but may use them: every stage runs this function.
+    detached output until its send is done. You may use message tags, since every stage runs this function.
 
     Args:
         schedule: Records in order; peers are ranks within group.

@@ -216,8 +216,8 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
     """Return each stage that can never finish, and the record at which it is stuck; {} if all stages finish.
 
-    When no stage can go on, take for each unfinished stage the step where it stands. Return the first record of that
-    step that cannot complete. A stage that waits for a stuck stage is stuck, too.
+    When no stage can go on, look at the step where each unfinished stage stands. Return, for that stage, the first
+    record of the step that cannot complete. A stage that waits for a stuck stage is stuck, too.
 
     Args:
         schedules: The schedule of each stage, by its number; no schedule has the same record twice.
