@@ -34,8 +34,8 @@ def a_little_worse(steps: int = 3) -> None:
         pending.clear()
 
 
-def forgets_residuals(steps: int = 4) -> None:
-    """Send a gradient's largest entries, and keep the rest for the next step where nobody finds it."""
+def largest_entries_first(steps: int = 4) -> None:
+    """Send a gradient's largest entries, and keep the rest for the next step."""
     torch.manual_seed(0)
     model = nn.Linear(64, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -58,8 +58,8 @@ def forgets_residuals(steps: int = 4) -> None:
         optimizer.step()
 
 
-def keeps_gradients(steps: int = 3) -> None:
-    """Train four sharded layers, gathered one after the other; one rank keeps a gradient of each step for a plot."""
+def four_sharded_layers(steps: int = 3) -> None:
+    """Train four sharded layers, gathered one after the other; the memory of one rank grows."""
     width, rank, size = 512, dist.get_rank(), dist.get_world_size()
     shards = [torch.zeros(width * width // size, requires_grad=True) for _ in range(4)]
     optimizer = torch.optim.SGD(shards, lr=0.1)

@@ -14,9 +14,9 @@
 # # 00 Start here
 #
 # A team trains on one GPU. They rent seven more, and hope for eight times the speed. They get about three. The first
-# suspect is the network. But even a network that takes no time at all would shorten this run by **less than 3 %**,
-# because data moves for no longer than that. The GPUs compute for less than half of the time. For most of the rest,
-# they wait for a message that nobody has sent yet. No faster link helps against that. **Who is waiting, and for whom?**
+# suspect is the network. But even a network that takes no time at all would shorten this run by **less than 3 %**: data
+# moves for less time than that. The GPUs compute for less than half of the time. For most of the rest, they wait for a
+# message that nobody has sent yet. No faster link helps against that. **Who is waiting, and for whom?**
 #
 # After the imports you see a recording of that run. At the end of this lesson you will know how to read it. Before
 # that, you will run one function on many processes, read a picture of the run, and then make a run fail.
@@ -179,10 +179,10 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 #
 # 100 MB at 450 GB/s would take 0.22 ms. Why does the all_reduce take twice that? These GPUs are connected by a switch,
 # and the switch itself does the adding (NVLink SHARP). Each GPU sends its whole tensor to the switch and gets back one
-# eighth of the sum. Then it sends its eighth back to the switch, and the switch copies that eighth to all GPUs. So each
-# link carries 9/8 of the tensor in each direction. Headers and the switch's protocol leave about 309 of the 450 GB/s
-# for data: 112.5 MB take 0.36 ms. The rest of the time goes into starting the call, and into filling and draining the
-# switch's buffers. Lessons 02 and 03 take an all_reduce apart.
+# eighth of the sum. Then it sends that eighth to the switch, and gets back all eight eighths. So each link carries 9/8
+# of the tensor in each direction. Headers and the switch's protocol leave about 309 of the 450 GB/s for data: 112.5 MB
+# take 0.36 ms. The rest goes into starting the call, and into filling and draining the switch's buffers. (More in
+# lessons 02 and 03.)
 #
 # Now the same function on two real processes of this machine. Only one argument changes:
 
@@ -292,8 +292,8 @@ for message in posted.timeline.messages()[:3] + labkit.run(one_arrives, on=labki
     print(message)
 
 # %% [markdown]
-# Which field is `None` in three lines, and a number in the last? The number is the index, counted from 0, of the
-# receiver's call that took the message.
+# Which field is `None` in three lines, and a number in the last? The number says which of the receiver's calls took the
+# message; the first is 0.
 #
 # ### Exercise [[never_heard]]
 #
@@ -327,10 +327,9 @@ print(posted.timeline.problems[0].text)
 # %% [markdown]
 # No message of any worker arrived, because `serve` never ran: the thread was made, and **never started**.
 # `self.thread.start()` is missing. Add it at the end of `__init__`, and the weight is still 0.0: `state` does not wait
-# for the thread. Let `state` begin with `self.thread.join()`, and you get -1.2. One bug is left: the workers never
-# wait for their `isend`. On real processes, a worker may end before its gradient has left, and then the server waits
-# for ever. In lesson 06 you write a server that works. The post also has a launcher and a compressor, each with a bug:
-# see the bonus.
+# for the thread. Let `state` begin with `self.thread.join()`, and you get -1.2. One bug is left: the workers never wait
+# for their `isend`. On real processes, a worker may end before its gradient has left, and the server never gets it. (In
+# lesson 06 you write one that works; the bonus has two more bugs of this post.)
 
 # %% [markdown] tags=["slide-only"]
 # ## No error, and nothing happened
@@ -366,8 +365,9 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 # %% [markdown]
 # **What does one late rank cost?** The other seven ranks need 6.1 ms for a step: load, compute, all_reduce. The
 # recorded step takes more than twice as long, because a step lasts as long as its *slowest* rank needs, not as long as
-# an average one. So even rare delays add up. Suppose that each rank is late in one step of a hundred, at random. With
-# eight ranks, 8 % of all steps are late (1 - 0.99^8). With 64 ranks, 47 % are, and with a thousand ranks nearly all.
+# an average one. One late rank is enough, so rare delays add up. Suppose that each rank is late in one step of a
+# hundred, at random. With eight ranks, 8 % of all steps are late (1 - 0.99^8). With 64 ranks, 47 % are, and with a
+# thousand ranks nearly all. What costs one GPU less than 2 % of its time costs a thousand GPUs more than half.
 
 # %% [markdown] tags=["slide-only"]
 # ## Who is waiting?
@@ -382,8 +382,8 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 # * One function, N ranks. They differ in `dist.get_rank()` and share nothing.
 # * `dist.all_reduce` adds. You divide.
 # * labkit reports a deadlock: who waits, in which line, for whom.
-# * The rank that everybody waits for does not wait itself at that moment. If it is the same rank every time, its row
-#   has the least hatching.
+# * While all wait for one rank, that rank is not waiting. If it is always the same rank, its row has the least
+#   hatching.
 # * Code can be wrong without raising an error. The record of the run shows it.
 #
 # **The next question.** `dist.all_reduce` gave every rank the sum. Somebody had to move those bytes. What if everything

@@ -127,9 +127,9 @@ labkit.check("scatter_and_gather", scatter, gather)
 # %% [markdown]
 # ## 3 Replicate
 #
-# Copying a model is easy; copying it so that training still works is not. After `backward()`, the gradients of *all*
-# copies must be added up in the **original's** `.grad`: the optimizer looks nowhere else. Autograd does that if it has
-# seen the copying:
+# Copying a model so that training still works is not easy. After `backward()`, the gradients of *all* copies must be
+# added up in the **original's** `.grad`: the optimizer looks nowhere else. Autograd does that if it has seen the
+# copying:
 
 # %%
 weight = nn.Parameter(torch.tensor([1.0, 2.0]))
@@ -141,7 +141,7 @@ print("gradient of the original:", weight.grad.tolist())
 # 1 + 2 + 3 = 6. A clone is a step in autograd's graph between the original and the loss; a new `nn.Parameter` is not.
 #
 # How do such clones get into a module? `copy.deepcopy(module, memo)` takes a dict `{id(thing): stand-in}`. It copies
-# the module. Where the module holds a `thing` that is in the dict, the copy gets the stand-in instead.
+# the module, but where it meets an object whose `id` is in the dict, the copy gets the stand-in.
 #
 # **Buffers** need a decision. They are tensors that no optimizer touches, such as BatchNorm's running mean, which
 # forward writes. Each of four replicas writes its own running mean, and only one can be kept: by convention, replica
@@ -267,9 +267,8 @@ print("equal gradients, to 14 decimals:", torch.allclose(alone, together, rtol=0
 # BatchNorm gives *other* results than on a single device, in `nn.DataParallel` as in your class: each replica takes
 # mean and variance from **its own piece**. (Dropout differs, too: each piece gets its own mask.)
 #
-# **[[made_once]].** Copying the model in every step looks wasteful. Somebody calls `replicate` only once, before the
-# first step. What happens in three steps of training? Choose `"error"`, `"no gradients"`, `"wrong silently"` or
-# `"same"`.
+# **[[made_once]].** To copy less, somebody calls `replicate` only once, before the first step. What happens in three
+# steps of training? Choose `"error"`, `"no gradients"`, `"wrong silently"` or `"same"`.
 
 # %% tags=["why"] exercise="made_once" title="Replicas made once"
 labkit.answer("made_once", "wrong silently")
@@ -294,8 +293,8 @@ for kind in (MiniDataParallel, MadeOnce):
 
 # %% [markdown]
 # At step 0 the losses are equal. Then the optimizer updates the original's weights. But the clones were made before
-# step 0, so replicas 1 to 3 still compute with the old weights. (A replica 0 that shares the original's weights
-# computes with the new ones.)
+# step 0, so replicas 1 to 3 still compute with the old weights. (If your replica 0 is the original module, it alone
+# computes with the new weights.)
 
 # %% [markdown] tags=["slide-only"]
 # ## Right, to 14 decimals
@@ -311,11 +310,11 @@ for kind in (MiniDataParallel, MadeOnce):
 # %% [markdown]
 # ## 6 What threads cannot do
 #
-# The class is right. Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs
-# Python code at a time. (Free-threaded builds of Python have no such lock.) Take the worst case: a hundred layers of
-# plain Python. Each layer becomes a bar in its thread's *compute* row. With one thread, a layer takes a ms or two. With
-# two threads, each layer works on half of the samples, so it takes half as long. A layer that took more than 3 ms most
-# likely waited for the lock, so its bar is drawn in the *host* row instead.
+# It is right. Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs Python
+# code at a time. (Free-threaded builds of Python have no such lock.) Take the worst case: a hundred layers of plain
+# Python. Each layer becomes a bar in its thread's *compute* row. With one thread, a layer takes a ms or two. With two
+# threads, a layer has half of the samples, and takes half as long if it never waits. If it took more than 3 ms, it most
+# likely waited for the lock; its bar is then in the *host* row.
 
 
 # %% tags=["given"]
@@ -341,8 +340,7 @@ def on_threads(count: int) -> labkit.Timeline:
 
 
 # %% [markdown]
-# **How many times faster are two threads than one?** (We take the median of five trials, because other programs use the
-# cores, too.)
+# **How many times faster are two threads than one?** (The median of five trials: other programs use the cores, too.)
 
 # %% tags=["predict"]
 labkit.predict("two_threads", 1.0)
@@ -356,8 +354,8 @@ labkit.reveal("two_threads", ratios[2], trials[-1][1])
 print("five trials:", *(f"{ratio:.2f}" for ratio in ratios))
 
 # %% [markdown]
-# About 1 means that the second thread gained nothing. While one thread finishes a few layers, the other's layer waits
-# for the lock. Python hands the lock over every 5 ms.
+# About 1 means that the second thread gained nothing. Python hands the lock over every 5 ms. In that time one thread
+# finishes a few layers, and the other is stuck in one.
 #
 # **[[long_operators]].** Now take two long matrix products. Each keeps one core busy, and two cores are free. One
 # thread computes both, one after the other; two threads compute one each. Are two threads `"no faster"` than one,
@@ -396,7 +394,7 @@ labkit.answer("long_operators", "twice as fast")
 # ## 7 Eight devices, no faster than one
 #
 # This is one step on eight A100s, recorded on the virtual cluster: eight layers of 2048 x 2048 (134 MB), 8192 samples,
-# one PCIe port each. Rank *i* plays device *i*. One A100 alone needs 101 ms.
+# one PCIe port an A100. Rank *i* plays device *i*. One A100 alone needs 101 ms.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("hot_spot")
@@ -414,9 +412,10 @@ labkit.recorded("hot_spot")
 labkit.answer("hot_spot", rank=0, starts_ms=42, cause="one port")
 
 # %% [markdown]
-# That staircase is limit number two. Add it up: 2.06 GB pass device 0's port at 24 GB/s, never in both directions at
-# once. That takes about 86 ms, and each device computes for 12.6 ms. The whole model is sent in *every* step. But only
-# the optimizer changes it. Each device could do the same update itself if it had the summed gradients.
+# That staircase is limit number two. Seven models go out and seven models' gradients come back (1.88 GB), besides
+# inputs, outputs and their gradients (0.18 GB). One after another, these 2.06 GB take about 86 ms at 24 GB/s. Each
+# device computes for 12.6 ms. The whole model is sent in *every* step. But only the optimizer changes it. With the
+# summed gradients, each device could do the update itself.
 #
 # So keep a model on every device and exchange **gradients** only. Each device contributes its own and gets the sum: an
 # **all-reduce**. **How many ms will this step take?**
@@ -495,8 +494,8 @@ class Move:
 #
 # *8 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
 #
-# The loss is computed on device 0. `backward()` sends each gradient back the way that its output or its model came.
-# Inputs need no gradient.
+# The loss is computed on device 0. `backward()` reverses both ways: gradients of outputs go from device 0 to the device
+# that computed the output, and gradients of each copy of the model go to device 0. Inputs need no gradient.
 
 
 # %% tags=["exercise"] exercise="step_plan" points=8 difficulty=2 importance=3 minutes=8 title="A step as a plan" provides=["step_plan"] bonus=true
@@ -530,8 +529,9 @@ def step_plan(
 labkit.check("step_plan", step_plan)
 
 # %% [markdown]
-# The plan tells you what section 7 costs, without a run. Every move has device 0 at one end, so the moves run one at a
-# time. Each costs a latency (8 µs) and its bytes divided by the bandwidth (24 GB/s):
+# The plan tells you what section 7 costs, without a run. Every move has device 0 at one end, and each phase ends before
+# the next begins, so the moves run one at a time. Each costs a latency (8 µs) and its bytes divided by the bandwidth
+# (24 GB/s):
 
 # %%
 for n in (1, 2, 4, 8):
@@ -605,15 +605,15 @@ for name, shares in {"equal": [17, 17, 16], "by speed": shares_by_speed(50, SPEE
 # ## Bonus: Say it with a number
 #
 # A colleague has eight more A100s in the box of section 7, and wants sixteen devices to share the step, still in one
-# process: scatter, replicate, apply, gather. Every move has device 0 at one end, so the moves run one at a time.
+# process: scatter, replicate, apply, gather. Again the moves run one at a time.
 #
 # ### Exercise [[sixteen_devices]]
 #
 # *6 points, about 7 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # Answer in two to five sentences, for a human reader. How many ms of a step are data movement, and how many are
-# computing? Where do both numbers come from? What would you do instead? If you work alone, compare your answer with
-# `labkit.lend("sixteen_devices")`.
+# computing? Where do both numbers come from? What would you do instead? If you work alone,
+# `labkit.lend("sixteen_devices")` shows a model answer.
 
 # %% [markdown] tags=["write"] exercise="sixteen_devices" title="Sixteen devices" minutes=7 bonus=true rubric={"derives about 170 ms of moving: 30 copies of 134 MB over one port of 24 GB/s": 2, "holds that against the 6 ms that computing still gets shorter by": 2, "says what to do instead, and why no port is in the middle then": 2}
 # Sixteen devices are slower than eight, and slower than one. In each step device 0 sends 15 copies of the model and

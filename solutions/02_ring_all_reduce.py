@@ -45,8 +45,7 @@ import labkit
 # %% [markdown]
 # ## 1 What all-reduce does
 #
-# Three ranks, three numbers each. The operation that turns these rows into their sum, *on every rank*, is called
-# **all-reduce**:
+# Three ranks, three numbers each. **All-reduce** turns these rows into their sum, *on every rank*:
 
 # %%
 GRADIENTS = torch.tensor([[2.0, 4.0, 6.0], [1.0, 2.0, 3.0], [4.0, 8.0, 12.0]])
@@ -62,8 +61,8 @@ def three_ranks():
 labkit.run(three_ranks, on=labkit.local(3)).results
 
 # %% [markdown]
-# In data-parallel training, this is how copies of a model stay equal: each rank computes a gradient on its own part of
-# the batch, all-reduce adds the gradients up, and every rank takes the same step.
+# In data-parallel training, this keeps copies of a model equal: each rank computes a gradient on its part of the batch,
+# all-reduce adds the gradients up, and every rank takes the same step.
 
 # %% [markdown] tags=["slide-only"]
 # ## All-reduce: the sum, on every rank
@@ -173,12 +172,12 @@ labkit.reveal("four_to_eight", through_root.timeline.makespan_ns / on_four.timel
 
 # %% [markdown]
 # With four ranks, rank 0 serves three others; with eight, seven. So the time grows with N-1. 64 ranks would take 63
-# times as long as two, and at any moment 62 of the 64 links would be idle.
+# times as long as 2 ranks. Rank 0 talks to one rank at a time, so 62 of the 64 links would be idle.
 #
 # What would be fair? Count bytes. The sum depends on all B bytes of every rank, so every rank must send at least B
 # bytes. Every rank needs the sum, so every rank must receive at least B bytes. If every rank moved only a fixed
-# multiple of B, and all worked at the same time, **the time would not grow with N**. The ring needs less than 2B each
-# way; section 6 says why not B.
+# multiple of B, and all worked at the same time, **the time would not grow with N**. In the ring, each rank sends and
+# receives less than 2B each; section 6 says why not B.
 
 # %% [markdown]
 # ## 3 Share the work
@@ -243,11 +242,11 @@ labkit.check("chunk_bounds", chunk_bounds)
 labkit.figure("ring", num_ranks=4)
 
 # %% [markdown]
-# Each chunk makes two trips of N-1 hops. First, **reduce-scatter**: what arrives is *added* to what the rank has.
-# After N-1 hops the chunk is complete, but only on one rank. Then **all-gather**: what arrives *replaces* what the
-# rank has.
+# Each chunk makes two trips of N-1 hops. The first trip is called **reduce-scatter**: what arrives is *added* to what
+# the rank has. After N-1 hops the chunk is complete, but only on one rank. The second is **all-gather**: what arrives
+# *replaces* what the rank has.
 #
-# After **reduce-scatter** every rank holds one piece of the sum. After **all-gather** every rank holds all the pieces.
+# So after reduce-scatter every rank holds one piece of the sum, and after all-gather all pieces.
 #
 # Before you write loops, write down *what happens*, as plain data. A **plan** is a list of records for one rank. You
 # can print it, draw it, and test it without starting a process.
@@ -348,8 +347,8 @@ labkit.check("ring_plan", ring_plan)
 labkit.ring_player(ring_plan, num_ranks=4)
 
 # %% [markdown]
-# Change the number of ranks: the same pattern, more steps. Then make one link slow. The whole ring goes at the pace of
-# that link, because everybody waits for what comes through it.
+# Change the number of ranks: the same pattern, more steps. Then make one link slow. The whole ring goes at its pace,
+# because everybody waits for what comes through it.
 
 # %% [markdown] tags=["slide-only"]
 # ## Send and receive in one batch
@@ -519,9 +518,9 @@ labkit.reveal("ring_speedup", through_root.timeline.makespan_ns / in_a_ring.time
 #
 # $$ \text{bytes sent by each rank} = \frac{2(N-1)}{N}\,B $$
 #
-# That is always less than 2B. No algorithm built from point-to-point messages gets its busiest rank below this formula
-# (Patarasuk and Yuan, 2009). Over all ranks, each element must be sent N-1 times to be added up, and N-1 times to be
-# handed out. The formula is one rank's fair share.
+# That is always less than 2B. No algorithm of point-to-point messages does better (Patarasuk and Yuan, 2009). To add up
+# one element of N ranks takes N-1 messages, and to hand out the sum N-1 more. So all ranks together send 2(N-1) B, and
+# the formula is one N-th of that.
 #
 # By bytes alone the ring would be 8 times faster here. Rank 0 receives 7 messages of 16 MB and then sends 7: 224 MB,
 # one after another. In the ring each rank sends 28 MB, and receives as much at the same time. But every message also
@@ -538,8 +537,8 @@ labkit.reveal("ring_us", alone.timeline.makespan_ns / 1e3)
 
 # %% [markdown]
 # A step moves 2 MB in 5.4 µs and pays 7.2 µs of latency. The first 7 of the 14 steps also add. 14 · 12.6 + 7 · 4 = 204
-# µs, and the bytes take only 76 of these. Going through rank 0 also pays latencies, but there they weigh less: each
-# message is eight times as large. So the ring is less than 8 times faster.
+# µs, and the bytes take only 76 of these. The ring's messages are eight times smaller, so latency weighs more: the ring
+# is less than 8 times faster.
 #
 # **[[twice_the_ranks]].** Sixteen ranks, the same links, a tensor so large that only bytes count. How long does the
 # ring take, compared with eight? Choose `"half as long"`, `"about as long"` or `"twice as long"`.
@@ -583,15 +582,16 @@ labkit.recorded("slow_ring")
 #
 # Zoom into the first two steps and follow the arrows.
 #
-# `sent_mb`: how many MB does rank 3 send in the whole run? `links`: while bytes move, how many of the eight links are
-# busy at the same time? `cause`: `"a slow rank"`, `"a slow link"`, `"whole tensor in every step"` or `"taking turns"`?
+# `sent_mb`: how many MB does rank 3 send in the whole run? `links`: while bytes move, how many of the ring's eight
+# links (each from a rank to the next) are busy at the same time? `cause`: `"a slow rank"`, `"a slow link"`, `"whole
+# tensor in every step"` or `"taking turns"`?
 
 # %% tags=["find"] exercise="slow_ring" points=0 minutes=6 title="Right, and slow"
 labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 
 # %% [markdown]
-# Checking the sums would never have found this mistake. So `labkit.check` also looks at the messages. Look at a
-# timeline even when the numbers are right.
+# No sum shows this mistake. So `labkit.check` also looks at the messages. Look at a timeline even when the numbers are
+# right.
 
 # %% [markdown]
 # ## 8 What to remember

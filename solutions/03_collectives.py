@@ -211,8 +211,8 @@ labkit.check("drop_in_all_reduce", ring_all_reduce)
 # and drops out. When one rank has the sum, it sends it back down the same tree.
 #
 # **algbw** is the tensor's bytes divided by the time. You cannot compare it with a data sheet, because each link
-# carries more than the tensor: 7/4 of it in a ring of eight. **busbw** is comparable: it is the rate at which each link
-# would carry bytes if a ring did this all-reduce in that time.
+# carries more than the tensor: 7/4 of it in a ring of eight. **busbw** is comparable: take the bytes that each link of
+# a *ring* carries, and divide by the measured time, whatever the algorithm.
 #
 # ### Exercise [[ring_cost]]
 #
@@ -290,8 +290,8 @@ labkit.reveal("tree_wins_below", border, figure)
 labkit.figure("nodes", num_nodes=2, gpus_per_node=4)
 
 # %% [markdown]
-# (In the ring, two links cross between the machines, each with 7/4 of a tensor. In the tree, one link carries one
-# tensor up and one down. The figure adds up both directions.)
+# (In the ring, 7/4 of a tensor crosses between the machines in each direction; in the tree, one tensor. The figure adds
+# up both directions.)
 #
 # Eight H100s in two machines of four sum 16 MB by `ring_sum`, first with a network card for each GPU, then with **one
 # card for all four**. A card carries both directions at once. How many times longer does the second run take?
@@ -328,12 +328,12 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 # than the rest. Return one plan for each rank, made of lesson 02's records. The tensor has 64 MB. You may cut it into
 # up to 64 equal chunks, numbered from 0 without gaps, and send any chunk to anybody.
 #
-# A rank starts all messages of a step together, and its next step when they are done. Rank b's n-th `Recv` from a takes
-# a's n-th `Send` to b.
+# A rank starts all messages of a step together, and its next step when they are done. Messages have no names: the n-th
+# `Recv` of b from a takes the n-th `Send` of a to b.
 #
-# Your score is the time until the last rank is done; additions cost nothing. Each cluster counts on its own. Half of
-# the points are for beating the ring in rank order (`naive`). The other half are for matching BlueConnect (Cho and
-# others, 2019), whose rings avoid slow links here.
+# Your score is the time until the last rank is done; additions cost nothing. Each cluster earns its own points: half
+# for beating the ring in rank order (`naive`), half for being as fast as BlueConnect (Cho and others, 2019), in our
+# version with rings that avoid slow links.
 
 
 # %% tags=["given"]
@@ -439,9 +439,9 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # * Round once. Divide once. Copy back what you copied.
 # * Let the slow link carry the tensor once; keep the fast links busy meanwhile.
 #
-# **The next question.** Backward computes gradients one after another, the last layer's first. Send each one at once,
-# and you pay the latency hundreds of times. Send all at the end, and you pay it once, but GPUs idle. What would you do?
-# See `04_ddp`.
+# **The next question.** Backward computes gradients one after another, the last layer's first. Send each one as soon as
+# it is ready, and you pay the latency hundreds of times. Send all at the end, and you pay it once, but GPUs idle. What
+# would you do? See `04_ddp`.
 
 # %% [markdown] tags=["slide-only"]
 # ## What to remember
@@ -591,7 +591,8 @@ labkit.check("all_to_all", all_to_all)
 
 # %% [markdown]
 # If every rank adds up what it received, you have a reduce-scatter again, in one step. Lesson 10 needs that: 8-bit
-# gradients cannot be added on the way. But all ranks can send their copies of a chunk to one rank, which adds them.
+# gradients cannot be added on the way. But all ranks can send their versions of a chunk to one rank, which decodes and
+# adds them.
 
 # %% [markdown] tags=["slide-only"]
 # ## All to all transposes
@@ -620,8 +621,8 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 
 # %% [markdown]
 # In one tree, the whole tensor crosses twelve links one after another. Two trees with small pieces keep all links busy:
-# each rank sends as many bytes as 2 tensors have. In the ring it sends as many as 2 · 63/64 = 1.97 tensors. Only for a
-# huge tensor does the ring's small saving earn back its 126 - 12 = 114 extra latencies.
+# each rank sends 2 tensors. In the ring it sends 2 · 63/64 = 1.97. Only for a huge tensor does this small saving earn
+# back the ring's 126 - 12 = 114 extra latencies.
 #
 # * **One kernel** runs all steps, and adds while it receives. It takes some of the GPU's processors and memory
 #   bandwidth from your computation.
@@ -843,8 +844,8 @@ print(
 #   would hardly change.
 # * **α is large.** A message waits until its receiver is scheduled on a core. Between GPUs, latency is only
 #   microseconds.
-# * **The prediction may be off.** A straight line leaves out caches, and the other programs on your machine. A model
-#   tells you what follows from its assumptions; only the measurement tells you what happened.
+# * **The prediction may be off.** A straight line knows nothing of caches, nor of other programs that use the cores. A
+#   model tells you what follows from its assumptions; only the measurement tells you what happened.
 #
 # ### Sources
 #

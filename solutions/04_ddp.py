@@ -118,9 +118,9 @@ labkit.check("average_gradients", average_gradients)
 
 # %% [markdown]
 # That is a complete data-parallel trainer. The check compares gradients, in float64: rounding can hide nothing. In a
-# training run, you would hardly notice a gradient that is eight times too large. Where clipping cuts the right
-# gradient, it cuts the wrong one to the same norm. And Adam divides by the gradient's usual size, which is eight times
-# too large as well.
+# training run, you would hardly notice a gradient that is eight times too large. Clipping scales a long gradient down
+# to a fixed norm: the same for the right one and the wrong one. And Adam divides by the gradient's usual size, so the
+# factor eight cancels.
 
 # %% [markdown]
 # ## 2 Taking turns
@@ -192,9 +192,9 @@ labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 # Autograd tells you when: a function registered by `parameter.register_post_accumulate_grad_hook(hook)` is called as
 # `hook(parameter)` once `parameter.grad` is complete, also for a weight that two layers share.
 #
-# And `dist.all_reduce(tensor, async_op=True)` returns a handle at once. Until `handle.wait()` has returned, the tensor
-# belongs to the network; then the result is there. (With NCCL, `wait()` does not block the CPU. It makes the GPU work
-# that you launch afterwards wait for the result.)
+# And `dist.all_reduce(tensor, async_op=True)` returns a handle at once. Leave the tensor alone until `handle.wait()`
+# has returned; then it holds the result. (With NCCL, `wait()` does not block the CPU. It makes the GPU work that you
+# launch afterwards wait for the result.)
 #
 # (Do not use torch's *functional* collectives: they wait at the first use of the result.)
 #
@@ -331,8 +331,8 @@ def bucket_plan(sizes: list[int], cap_bytes: int) -> list[list[int]]:
 # *38 points, about 28 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # Below the test cases, the check prints **par**: the virtual time and memory that our own solution needs. The last case
-# fails if your wrapper needs over 8% more time or 10% more memory than par. Then it copies too much, or hides too
-# little.
+# fails if your wrapper needs over 8% more time or 10% more memory than par: it copies too much, or hides too little
+# communication.
 #
 # Why does the plan's order matter? Two ranks may complete gradients in different orders, and all-reduces have no names:
 # the n-th call on one rank meets the n-th call on the others.
@@ -427,8 +427,8 @@ layer_bytes = [4 * numel for _ in range(40) for numel in (384 * 384, 384)]
 labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
 
 # %% [markdown]
-# At a cap of 0.5 the explorer shows 27 ms, more than the run took: the explorer assumes a ring everywhere. The run
-# uses a tree for small tensors, as NCCL would, and a tree has fewer steps.
+# (At a cap of 0.5 the explorer shows 27 ms, more than the run took. It assumes a ring everywhere; the run uses a tree
+# for small tensors, as NCCL would, and a tree has fewer steps.)
 
 # %% [markdown] tags=["slide-only"]
 # ## Small buckets leave early and pay often
@@ -451,16 +451,17 @@ labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
 #
 # You get three models: 40 equal layers, a convolutional net, and a GPT with 498 MB of gradients; and two networks:
 # eight GPUs in one machine, and eight machines on 100 Gbit/s Ethernet. For each model you know when every gradient is
-# ready. An all-reduce takes `start_us + bytes / bytes_per_us`: a simpler model than section 5's, with 300 µs a start on
-# Ethernet. Here, unlike in [[bucketed_ddp]], a bucket leaves only when the bucket before it has arrived.
+# ready. An all-reduce takes `start_us + bytes / bytes_per_us`. This model is simpler than section 5's: on Ethernet
+# every start costs 300 µs. Here, unlike in [[bucketed_ddp]], a bucket leaves only when the bucket before it has
+# arrived.
 #
 # ### Exercise [[bucket_design]]
 #
 # *25 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Your score is the exposed communication: how many ms it goes on after the last gradient is ready. Each case counts
-# alone. Half of the points are for beating one bucket for all (`naive`), half for matching MG-WFBP (Shi, Chu and Li,
-# 2019), a rule that looks at bytes and times.
+# Your score is the exposed communication: how many ms it goes on after the last gradient is ready. Each case earns its
+# own points: half for beating one bucket for all (`naive`), half for being as fast as MG-WFBP (Shi, Chu and Li, 2019),
+# a rule that looks at bytes and times.
 
 
 # %% tags=["design"] exercise="bucket_design" points=25 difficulty=3 importance=4 minutes=20 weights=[4, 4, 4, 4, 4, 5, 5, 5, 5] title="Which gradients travel together" provides=["bucket_design"]

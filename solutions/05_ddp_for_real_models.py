@@ -18,7 +18,7 @@
 # Lesson 04 trained a well-behaved model: every parameter got a gradient in every step, and every rank had as much data
 # as the others. Real models skip layers, keep running statistics, add up gradients over several passes, and run out of
 # data on one rank before the others. With skipped layers or uneven data, the wrapper of lesson 04 hangs. With running
-# statistics it trains a worse model, and with accumulation it wastes time; neither raises an error.
+# statistics, the ranks' models differ in evaluation, and with accumulation it wastes time; neither raises an error.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 04: hooks, handles, and why all ranks must make the
 # same calls in the same order. No GPU.
@@ -176,10 +176,11 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 # weight decay move it. But how does a rank know what the others used? They must tell it: something more must be sent.
 #
 # **Buffers.** BatchNorm's running statistics change in every forward, and each rank computes them from its own samples.
-# Torch's answer: before a forward in training, all ranks copy rank 0's buffers. (Torch has a trap here: each forward
-# decides whether the *next* forward copies. The forward after a training step copies, even if it is the first forward
-# of an *evaluation*. If only rank 0 evaluates, and calls `ddp(inputs)`, it waits for ever. Call `ddp.module(inputs)`
-# instead: that sends nothing. And after a forward inside `no_sync`, the next forward does not copy.)
+# Torch's answer: before a forward in training, all ranks copy rank 0's buffers.
+#
+# Torch has a trap here. Whether a forward copies depends on the forward *before* it: after a training forward the next
+# one copies, even if it is the first of an evaluation; after a forward inside `no_sync` it does not. So if only rank 0
+# evaluates, and calls `ddp(inputs)`, it waits for ever for the others. `ddp.module(inputs)` sends nothing.
 #
 # **Shared weights** need nothing new. The hook fires once, after both layers have added their part.
 #
@@ -286,15 +287,17 @@ labkit.recorded("trains_worse")
 # ### Exercise [[trains_worse]]
 #
 # Compare the rows at the end of a step. `rank`: whose model drifts away? `gap_ms`: in the first step, how many ms lie
-# between the end of that rank's last all-reduce and the start of its optimizer? `cause`: `"steps before the last
-# bucket"`, `"clips before the mean"`, `"skips an all-reduce"` or `"trains on fewer samples"`?
+# between the end of that rank's last all-reduce and the start of its optimizer (positive, whichever comes first)?
+# `cause`: `"steps before the last bucket"`, `"clips before the mean"`, `"skips an all-reduce"` or `"trains on fewer
+# samples"`?
 
 # %% tags=["find"] exercise="trains_worse" points=0 minutes=5 title="A little worse"
 labkit.answer("trains_worse", rank=2, gap_ms=0.75, cause="steps before the last bucket")
 
 # %% [markdown]
 # How would you have noticed without a timeline? Every hundred steps, sum all parameters into one number, and all-reduce
-# it with `MIN` and with `MAX`. If minimum and maximum differ, the models differ. This **checksum** costs a few bytes.
+# it with `MIN` and with `MAX`. If minimum and maximum differ, the models differ. (If they are equal, the models very
+# likely are.) This **checksum** costs a few bytes.
 #
 # The checksum tells you *that* ranks differ, not why. For that there is `labkit.audit`: it runs a program, unchanged,
 # on virtual ranks. The audit looks at each parameter's gradient twice: when backward has made it, and when the
@@ -443,10 +446,11 @@ labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 
 # %% [markdown]
 # Alone, a GPU computes for 24.3 ms in a step. A 64th of that is 0.4 ms, and a step on 64 GPUs takes 2.5. Most of the
-# rest is the all-reduce: each GPU still has 67 MB of gradients to send. (Through one card that would take about 10 ms.
-# But a node's eight cards share what leaves the node.) With more GPUs, each one's computing shrinks, but its gradients
-# do not. In weak scaling neither shrinks, and a step still computes for much longer than it sends: the efficiency stays
-# high. But then the batch is 64 times as large, and a step is no longer the same step.
+# rest is the all-reduce: each GPU still has 67 MB of gradients to send. (If all of it went through one card, that alone
+# would take about 10 ms. But a node's eight cards share the bytes that leave the node.) With more GPUs, each one's
+# computing shrinks, but its gradients do not. In weak scaling each GPU computes for 24 ms and sends for about 2 ms,
+# however many GPUs there are: the efficiency stays high. But then the batch is 64 times as large, and a step is no
+# longer the same step.
 #
 # A mean over more samples is less noisy, so you can take a larger step. How much larger? One step on N ranks should do
 # the work of N steps on one rank.
@@ -458,8 +462,8 @@ labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 #   less, and the true gradient moves the model further.
 #
 # **[[adam_rate]].** Sixteen ranks instead of one, each with the same batch as before, under AdamW. First think: with
-# the learning rate as it is, how many times as far downhill does one step go? It should go as far as 16 steps did. Then
-# answer: by what factor must you multiply the learning rate?
+# the learning rate as it is, how many times as far downhill does one step go as a step of one rank? It should go as far
+# as 16 of those. Then answer: by what factor must you multiply the learning rate?
 
 # %% tags=["why"] exercise="adam_rate" title="The rate for sixteen"
 labkit.answer("adam_rate", 4)

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # 06 Parameter servers
 #
-# Eight GPUs train together, and one of them is slow today. An all-reduce makes seven wait for it, step after step. What
-# if each worker sent its gradient to a server that holds the weights, took the newest weights, and went on?
+# Of eight GPUs, one is slow today. An all-reduce makes seven wait for it, step after step. What if each worker sent its
+# gradient to a server that holds the weights, took the newest weights, and went on?
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** all-reduce (lesson 02) and what a lock is; no GPU.
 #
@@ -47,8 +47,8 @@ from labkit.servers.training import Pace, one_process, train, waiting_share
 # ## 1 Calling a server
 #
 # With `recv(src=...)`, a server must decide whom to listen to next. While it listens to a slow worker, a fast one
-# waits. A **remote call** turns that around: a worker calls a method of an object on another rank, and the method runs
-# there, in one of that rank's threads. In `torch.distributed.rpc`:
+# waits. A **remote call** turns that around: a worker calls a method of an object on another rank, which runs it in one
+# of its threads. In `torch.distributed.rpc`:
 #
 # | | |
 # |---|---|
@@ -115,9 +115,8 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 # ### A call that is answered later
 #
 # The synchronous server steps with the mean of *all* workers' gradients, so the first push must wait for the last. If
-# `push` itself waited, it would occupy a thread of the server. With more workers than threads, no thread would be free
-# for the last push, and all would wait forever. So `push` returns a **future**, and RPC sends the answer when somebody
-# completes it:
+# `push` itself waited, it would occupy a thread. With more workers than threads, none would be free for the last push,
+# and all would wait forever. So `push` returns a **future**, and RPC sends the answer when somebody completes it:
 #
 # ```python
 # @rpc.functions.async_execution        # "the result is in the future that I return"
@@ -225,12 +224,11 @@ print(f"a step: {1e3 * slow.results[0].seen[-1].seconds / 4:.1f} ms")
 slow.timeline
 
 # %% [markdown]
-# Three workers wait two thirds of the time. An all-reduce needs the same four gradients, and waits too. A server can
-# answer at once.
+# Three workers wait two thirds of the time, as in an all-reduce. A server can answer at once.
 #
 # In **asynchronous SGD** the server applies each gradient on arrival, and its worker goes on with the current weights.
-# Nobody waits. The price: while a worker computed, others changed the weights, so its gradient belongs to an old
-# version. Its **staleness** is `version_applied - version_read`: the versions in between.
+# Nobody waits. The price: while a worker computed, others changed the weights, so its gradient is old. Its
+# **staleness** is `version_applied - version_read`: the versions in between.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.figure("stale", delay=2, learning_rate=0.6)
@@ -320,7 +318,7 @@ labkit.check("async_server", AsyncServer)
 
 # %% [markdown]
 # Now train until version 16. (A synchronous step uses the *mean* of N gradients, so here the learning rate is N times
-# smaller.) **At most how many versions old are the slow worker's gradients?**
+# smaller.) **What is the largest staleness of the slow worker's gradients?**
 
 # %% tags=["predict"]
 labkit.predict("slow_workers_staleness", 3)
@@ -358,10 +356,10 @@ rows = [f"{n:7}{limit:15.3f}{n * limit:16.2f}" for n, limit in limits.items()]
 labkit.reveal("stable_rate", round(limits[8], 3), ["workers   largest rate   times workers", *rows])
 
 # %% [markdown]
-# The limit fell to a tenth of 2. But from the same eight gradients an asynchronous server takes eight steps, a
-# synchronous one takes one. Eight steps at rate r go as far as one at rate 8r. So compare 2 with 8r (last column).
-# **For eight workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For this loss and a
-# constant delay of τ, theory says 2 sin(π / (4τ + 2)).)
+# The limit fell to a tenth of 2. But from eight gradients an asynchronous server takes eight steps of rate r, a
+# synchronous one takes one. Eight steps go as far as one at rate 8r. So compare 2 with 8r (last column). **For eight
+# workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For this loss and a constant delay of
+# τ, theory says 2 sin(π / (4τ + 2)).)
 
 # %% [markdown]
 # ## 3 A bound on staleness
@@ -442,8 +440,8 @@ class BoundedServer(Server):
 labkit.check("bounded_server", BoundedServer)
 
 # %% [markdown]
-# Three fast workers and a slow one again, with bound 2. Once the fast ones have used their head start, **how many steps
-# does each of them take while the slow one takes ten?**
+# Three fast workers, a slow one, and bound 2. Once the fast ones have used their head start, **how many steps does each
+# of them take while the slow one takes ten?**
 
 # %% tags=["predict"]
 labkit.predict("fast_worker_steps", 30)
@@ -455,9 +453,9 @@ pushes = [sum(each.worker == worker for each in bounded.results[0].updates) for 
 labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
 
 # %% [markdown]
-# The push that takes a fast worker three ahead is applied, but its answer comes only with the slow worker's next push.
-# Then the fast worker is two ahead again. So a worker that is *always* slow sets the pace. A bound helps against
-# workers that are slow *now and then*.
+# When a push takes a fast worker three ahead, it is applied, but answered only with the slow worker's next push. Then
+# the fast worker is two ahead again. So a worker that is *always* slow sets the pace. A bound helps against workers
+# that are slow *now and then*.
 
 # %% [markdown] tags=["slide-only"]
 # ## When does the answer come?
@@ -500,10 +498,10 @@ for name, (each, _) in POLICIES.items():
 labkit.staleness_view(runs)
 
 # %% [markdown]
-# (`wait` is a share of the workers' time.) **A bound of 3 steps, and a staleness far above 3?** The bound counts a
-# worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes one. While worker A
-# computes, worker B may begin 3 pushes behind and end 4 ahead: 7 pushes. Seven workers make 49 versions. A bound of s
-# steps bounds the staleness by (N - 1)(2s + 1) versions.
+# (`wait` is the share of their time that workers wait.) **How can staleness be far above a bound of 3?** The bound
+# counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes one. While worker
+# A computes, worker B may begin 3 pushes behind and end 4 ahead (that push is applied, not answered): 7 pushes. Seven
+# workers make 49 versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
 #
 # *Per gradient* the three are close, at this small learning rate. *Per second* they are far apart: **a stale gradient
 # is worth a little less, and it comes much sooner.**
@@ -530,13 +528,13 @@ labkit.staleness_view(runs)
 # | `bound` | a worker is answered only while it is at most this many pushes ahead of the slowest; `None`: no bound |
 # | `rates` | learning rates for staleness 0, 1, 2, ...; with k rates, a gradient of staleness k or more is dropped |
 #
-# A worker is answered when its gradient is in a version or was dropped, *and* the bound allows it. Dropped pushes also
-# count for the bound.
+# A worker waits until two things are true: its gradient is in a version or was dropped, and the bound lets it go on.
+# Dropped pushes count for the bound.
 #
 # The workers of a `Crew` need 9 to 11 ms for a gradient, but the last one is erratic: with `share=0.25, factor=10.0`, a
-# quarter of its steps take ten times as long. They train four weights w; the loss is Σ c(w-1)²/2, with curvatures c
-# from 1 to 0.03. `milliseconds(policy_of(dictionary), crew)` is the time until the loss is 0.01, the mean of six seeds
-# (`None`: never). `play` returns what happened with one seed.
+# quarter of its steps take ten times as long. They train four weights w with the loss Σ c(w-1)²/2; the curvatures c go
+# from 1 to 0.03. `milliseconds(policy_of({...}), crew)` returns how many ms it takes until the loss is 0.01, the mean
+# of six seeds (`None`: never). `play` returns what happened with one seed.
 
 # %%
 ERRATIC = Crew(num_workers=8, share=0.25, factor=10.0)
@@ -595,8 +593,8 @@ labkit.challenge("staleness_policy", staleness_policy)
 #
 # Take B = 100 MB of weights. Each of N workers pushes B and pulls B. The server's link carries N times B each way. With
 # S servers, each carries N/S times B. In a ring, each link carries 2(N-1)/N times B. Put one server on each worker's
-# machine, and each link carries 2(N-1)/N times B, as in the ring. So without spare machines, servers gain nothing for
-# dense weights.
+# machine: (N-1)/N times B for its worker and as much for its server make 2(N-1)/N times B each way, as in the ring. So
+# without spare machines, servers gain nothing for dense weights.
 #
 # Servers win in two cases. A step that touches **few rows** of a large table pushes only those. And with N **spare CPU
 # machines** as servers, each link carries only B each way. If one piece is pulled while the next is pushed, that beats

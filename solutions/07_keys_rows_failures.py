@@ -175,8 +175,8 @@ labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 # * each server is called once, or not at all;
 # * all calls are out before you wait for the first answer.
 #
-# `torch.unique(keys, return_inverse=True)` returns the distinct keys, and for each position in `keys` the index of its
-# distinct key. `index_add_` adds rows at given indices. `server.rpc_async().pull(keys)` returns a future.
+# After `distinct, index = torch.unique(keys, return_inverse=True)`, `distinct[index]` is `keys`. `index_add_` adds rows
+# at given indices. `server.rpc_async().pull(keys)` returns a future.
 #
 # ### Exercise [[sparse_rows]]
 #
@@ -263,8 +263,8 @@ labkit.check("sparse_rows", pull_rows, push_rows)
 # Here key 0 is the most popular, key 1 comes second, and so on.
 #
 # Sending each key once saves bytes. It does not help the server of key 0, which *every* worker asks in every step. Let
-# eight workers pull and push batches of 1,024 keys with four servers. **If the 10,000 keys are placed by range, what
-# fraction of all rows that are asked for is on the busiest server?**
+# eight workers pull and push batches of 1,024 keys with four servers. The 10,000 keys are placed by range. **What
+# fraction of all requested rows comes from the busiest server?**
 
 # %% tags=["predict"]
 labkit.predict("busiest_server_share", 0.25)
@@ -287,9 +287,9 @@ labkit.reveal("busiest_server_share", busiest["by range"], rows)
 
 # %% [markdown]
 # Why 73 %? By the power law, the first quarter of the keys draws 86 % of the visits: (1 + 1/2 + ... + 1/2500) / (1 +
-# ... + 1/10000). But a batch sends each key only once, however often it occurs. The keys that occur more than once are
-# mostly popular ones. So most of the requests that are saved would have gone to the first server, and its share drops
-# to 73 %. Ids often follow age or popularity, so a range puts all popular keys in one place. A hash spreads them.
+# ... + 1/10000). But a batch asks for each key only once, however often it occurs. Repeated keys are mostly popular
+# ones, so this mostly relieves the first server: its share drops to 73 %. Ids often follow age or popularity, so a
+# range puts all popular keys in one place. A hash spreads them.
 #
 # Here is a recorded run: four workers train with three servers, and all wait for one server. Each server holds twenty
 # keys. Here key k lives on rank k % 3. A span on a server's row is one call: the verb, the asking rank, the keys.
@@ -563,9 +563,9 @@ print(
 
 # %% [markdown]
 # The promise costs one more round trip for every push, and the worker waits for it. Redis and MySQL, by default, answer
-# first and tell the backup later: asynchronous replication. Take such a primary, which answers each push at once. It
-# forwards gradients in batches: only when five have come, from whichever workers. **Killed at the same ten moments,
-# how many of the 1,200 acknowledged gradients are lost?**
+# first and tell the backup later: asynchronous replication. Take such a primary. It answers each push at once, and
+# forwards gradients in batches of five, whoever sent them. **Killed at the same ten moments, how many of the 1,200
+# acknowledged gradients are lost?**
 
 # %% tags=["predict"]
 labkit.predict("lost_by_the_hasty", 100)
@@ -587,8 +587,8 @@ labkit.reveal("lost_by_the_hasty", sum(lost), f"killed at {len(lost)} moments, a
 # primary still applies gradients, but acknowledges none until the backup is replaced. If the primary was only slow, two
 # servers act as primary. Real systems let a majority decide.)
 #
-# **[[after_aggregation]].** When may such a primary acknowledge a worker's push? Choose `"when it has arrived"`, `"when
-# it is in the sum"` or `"when the backup has the sum"`.
+# **[[after_aggregation]].** When may a primary that replicates after aggregation acknowledge a push? Choose `"when it
+# has arrived"`, `"when it is in the sum"` or `"when the backup has the sum"`.
 
 # %% tags=["why"] exercise="after_aggregation" title="One sum for all"
 labkit.answer("after_aggregation", "when the backup has the sum")
@@ -694,9 +694,9 @@ labkit.reveal("ten_copies", round(shares[2], 2), rows)
 
 # %% [markdown]
 # Ten keys draw 30 % of all visits. Their *reads* are now spread over sixteen servers, but each of their *writes* goes
-# to all sixteen. These writes are 15 % of all work (30 % of half), and every server does all of them. An even share is
-# 6.25 %, so they alone make 2.39 even shares. Copies help in inference. In training, where every push goes to every
-# copy, they make the busiest server slower.
+# to all sixteen. Without copies, these writes are 15 % of all work (30 % of half). Now every server does all of them.
+# An even share was 6.25 %, so they alone make 2.39 even shares. Copies help in inference. In training, where every push
+# goes to every copy, they make the busiest server slower.
 #
 # A backup does not help when the power fails in the whole room. Lesson 16, `16_when_machines_fail`, is about what does.
 #

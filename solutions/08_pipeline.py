@@ -204,10 +204,11 @@ labkit.figure("factory", num_stages=4, num_microbatches=6)
 labkit.predict("microbatches_for_5_percent", 20)
 
 # %% [markdown]
-# Assume that messages take no time. The last stage begins P-1 turns after the first, and has M turns of work. Backward
-# is the same in reverse. Count.
+# Assume that messages take no time, and call the time of one forward in one stage a turn. The last stage begins P-1
+# turns after the first, and has M turns of work. Backward is the same in reverse. Count.
 #
-# Each microbatch also starts kernels and sends messages. Count that as a constant, `overhead_s`.
+# For `step_seconds`, each microbatch also costs each stage a constant, `overhead_s`: it starts kernels and sends
+# messages.
 #
 # ### Exercise [[bubble]]
 #
@@ -310,10 +311,10 @@ class Backward(Work): ...
 #
 # * `naive` is GPipe (Huang and others, 2019), run in groups of microbatches that fit into memory. Half of the points
 #   are for beating it wherever that is possible.
-# * `1F1B` comes from PipeDream (2019). The variant here (Narayanan and others, 2021) ends each step with nothing in
-#   flight, as GPipe does. With little memory it begins with at most `most_held` forwards. The other half are for a step
-#   as short as 1F1B's.
-# * No schedule is shorter than the `lower bound`, and perhaps none is as short.
+# * `1F1B` comes from PipeDream (2019). In the variant here (Narayanan and others, 2021), all microbatches are finished
+#   when the step ends. A stage with little memory begins with at most `most_held` forwards. The other half are for a
+#   step as short as 1F1B's.
+# * No schedule can be shorter than the `lower bound`; perhaps none can be as short.
 
 
 # %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=25 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]
@@ -464,7 +465,7 @@ def run_schedule(
 
     The module runs once for each Forward. All messages have arrived when this returns. No collective is called, and
     with one stage nothing is sent. The gradient of an output arrives in the output's shape and dtype. You may keep a
-    detached output until its send is done. You need no message tags, but may use them: every stage runs this function.
+    detached output until its send is done. You may use message tags, since every stage runs this function.
 
     Args:
         schedule: Records in order; peers are ranks within group.
@@ -542,9 +543,8 @@ labkit.schedule_explorer(**runs)
 #
 # * **Never call `.item()` on a loss in the middle.** It blocks the CPU until the GPU has the number.
 # * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must
-#   agree. `with_messages` takes care of that. In some of the check's schedules, the sides do not agree: two neighbours
-#   both send before they receive. Gloo allows that, because there each direction has its own order. With NCCL it can
-#   hang.
+#   agree. The schedules that `with_messages` makes agree. Some of the check's do not: two neighbours both send before
+#   they receive. Gloo allows that, because there each direction has its own order. With NCCL it can hang.
 #
 # One mistake raises no error: forgetting the scale. With eight equal microbatches all gradients are eight times too
 # large, and Adam hides it, because it divides by the size of the gradient. You notice only when you change M, or when

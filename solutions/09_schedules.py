@@ -146,10 +146,10 @@ labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 # ## 2 Will it finish?
 #
 # Lesson 08's executor waits for its sends only at the very end. That is not how large systems do it. NCCL moves the
-# messages between two GPUs in the order in which they were posted, and a send ends when the other side receives. So
-# two sends that face each other both wait. Such systems therefore post consecutive messages as one batch
-# (`dist.batch_isend_irecv`), and wait for the whole batch. Where these batches stand among the work decides whether a
-# schedule finishes or hangs.
+# messages between two GPUs in the order in which they were posted, and a send ends when the other side receives. So if
+# two GPUs each post a send to the other and wait for it, neither gets to its receive. Such systems therefore post
+# consecutive sends and receives as one batch (`dist.batch_isend_irecv`), and wait for the whole batch. Whether a
+# schedule finishes or hangs depends on which messages stand together, and between which pieces of work.
 #
 # You want to know that before you rent 512 GPUs. Here are work *and* messages:
 
@@ -190,17 +190,18 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 
 
 # %% [markdown]
-# A schedule has **steps** (not to be confused with training steps): messages that stand together are one step, and
-# each `Forward` or `Backward` is one by itself. A stage *posts* all messages of a step when it arrives there, and goes
-# on when all are *done*. A message is done when its partner has been posted on the other side. The partner of
+# A schedule has **steps** (not to be confused with training steps): messages that stand together are one step, and each
+# `Forward` or `Backward` is one by itself. A stage *posts* all messages of a step when it arrives there, and goes on
+# when all are *done*. A message is done when its partner has been posted on the other side. The partner of
 # `Send(peer=1, microbatch=2)` on stage 0 is `Recv(peer=0, microbatch=2)` on stage 1. The partner of a `SendGrad` is a
-# `RecvGrad`. (NCCL's order of messages plays no part in this exercise.) A message stays posted, even if its stage gets
-# stuck. Stages exchange messages only with their neighbours. A stage cannot leave a step that contains
+# `RecvGrad`. (To keep it simple, only the partner counts here, not the order in which NCCL moves messages. So a
+# schedule that passes may still hang on NCCL.) A message stays posted, even if its stage gets stuck. Stages exchange
+# messages only with their neighbours. A stage cannot leave a step that contains
 #
 # * a message whose partner has not been posted;
 # * a `Forward` of a microbatch that no earlier step has received, except on the first stage;
-# * a `Backward` of a microbatch that has not gone forward here; or, on every stage but the last, one whose gradient
-#   was not received in an earlier step;
+# * a `Backward` of a microbatch that has not gone forward on this stage;
+# * on every stage but the last, a `Backward` of a microbatch whose gradient was not received in an earlier step;
 # * a `Send` of a microbatch that has not gone forward, or a `SendGrad` of one that has not gone backward. Such a
 #   message is never posted, because there is nothing to send. The step's other messages are posted.
 #
@@ -215,8 +216,8 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
     """Return each stage that can never finish, and the record at which it is stuck; {} if all stages finish.
 
-    When no stage can go on, take for each unfinished stage the step where it stands. Return the first record of that
-    step that cannot complete. A stage that waits for a stuck stage is stuck, too.
+    When no stage can go on, look at the step where each unfinished stage stands. Return, for that stage, the first
+    record of the step that cannot complete. A stage that waits for a stuck stage is stuck, too.
 
     Args:
         schedules: The schedule of each stage, by its number; no schedule has the same record twice.
@@ -340,9 +341,9 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # gradient of the weights, `W`, is not: nobody needs it before the optimizer. So a stage can do W where it would
 # otherwise wait (Qi and others, 2023). Until a microbatch's W is done, the stage still holds what this W needs.
 #
-# **Small stages, visited twice.** Give each GPU two small **chunks** of the model instead of one large stage (Narayanan and
-# others, 2021). The last GPU then gets its first work after half the time. The model has 2P parts, and there are two ways to
-# lay them out:
+# **Small stages, visited twice.** Give each GPU two small **chunks** of the model instead of one large stage (Narayanan
+# and others, 2021). A forward through a chunk takes half as long, so the last GPU gets its first work after (P-1)/2
+# turns instead of P-1. The model has 2P parts, and there are two ways to lay them out:
 #
 # | placement | chunk 0 of stage s is part | chunk 1 of stage s is part |
 # |---|---|---|
@@ -354,8 +355,8 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # * F, I and W take one turn each for a whole stage, and half a turn each for a chunk. B is I and W together.
 # * F of a part needs F of the previous part. I (or B) of a part needs its own F, and I (or B) of the next part. W needs
 #   its own I. Messages take no time.
-# * A stage holds a microbatch from the start of its F to the end of its W (or B). With two chunks, a microbatch counts
-#   as half for each chunk that holds it.
+# * A stage holds a microbatch from the start of its F to the end of its W (or B). With two chunks, each chunk holds its
+#   microbatches separately, and each of them counts as half.
 #
 # So `["F0", "F1", "I0", "F2", "W0"]` takes five turns, if nothing is late, and holds three microbatches from the start
 # of F2 to the end of W0.
@@ -547,8 +548,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 #
 # * **1F1B** has GPipe's bubble, but holds at most P microbatches.
 # * A deadlock shows on paper: play the schedule until nobody can go on.
-# * In a slow run every stage waits. Look for the one that waits although work for it has arrived: its order is the
-#   suspect.
+# * In a slow run every stage waits. Look for the stage that waits although the data for a forward or backward is
+#   already there: its order makes it run something else first.
 # * Backward is **two jobs**; the second one fills bubbles. Chunks shorten the last GPU's first wait.
 #
 # The game had equal stages and free messages. In a real pipeline, no order makes a step shorter than the work of the
@@ -580,10 +581,10 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 # *8 points, about 30 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # Write it as a `torch.autograd.Function`: `forward(ctx, x, ...)` and `backward(ctx, gradient)` are static methods, and
-# autograd is off inside both. `forward` may take more arguments than `x`. `backward` returns one gradient, or None, for
-# each argument of `forward` after `ctx`. `ctx.save_for_backward` gets `x` alone. The second run also needs the state of
-# torch's CPU generator and copies of the buffers; you may keep these as attributes of `ctx`. `torch.utils.checkpoint`
-# may not be called.
+# autograd is off inside both. Besides `x`, hand `forward` whatever backward needs: the module, and the parameters that
+# must get gradients. `backward` returns one gradient, or None, for each argument of `forward` after `ctx`.
+# `ctx.save_for_backward` gets `x` alone. The second run also needs the state of torch's CPU generator and copies of the
+# buffers; you may keep these as attributes of `ctx`. `torch.utils.checkpoint` may not be called.
 
 
 # %% tags=["exercise"] exercise="recompute" points=8 difficulty=4 importance=3 minutes=30 title="Recompute" bonus=true provides=["checkpointed"]
@@ -712,8 +713,8 @@ labkit.answer("warmup_factor", "a shorter step where messages take time")
 #
 # This is the `ZB-H1` of section 4. Each stage has one chunk, backward is split in two, and no stage may hold more than
 # stage 0 holds in 1F1B. Start from 1F1B's order. The `BackwardWeight` of microbatch m comes right after the
-# `BackwardInput` of microbatch m + d, where d depends only on the stage; the last d of these come at the end. Which d
-# is right?
+# `BackwardInput` of microbatch m + d, where d depends only on the stage. The last d `BackwardWeight`s have no such
+# partner: they come at the end of the list. Which d is right?
 
 
 # %% tags=["exercise"] exercise="zero_bubble" points=8 difficulty=4 importance=2 minutes=15 title="Fill the bubble" provides=["zero_bubble"] needs=["one_f_one_b"] bonus=true
@@ -963,7 +964,8 @@ for name, (orders, num_chunks) in smaller.items():
 
 # %% [markdown]
 # On paper the three take 33 (1F1B), 28.5 (interleaved) and 27 turns (zero bubble). Divide the times by these turns: the
-# quotients differ by less than 1 %. So messages, which cost nothing on paper, cost little here.
+# quotients differ by less than 1 %, although interleaving sends more than twice as many messages. So messages, which
+# cost nothing on paper, cost little here.
 #
 # ### Sources
 #

@@ -66,8 +66,8 @@ class Packet:
 
 # %% [markdown]
 # **Fewer bits** is the most obvious idea. A cast gives you 16 bits, but float16 ends at 65504, and one infinite entry
-# ruins the model. int8 has 256 codes. You choose which numbers they stand for: a **scale**, one float32 for all
-# entries, travels with them.
+# ruins the model. int8 has 256 codes, and you choose what they stand for: code c is c times a **scale**, one float32
+# that travels with them.
 #
 # ### Exercise [[fewer_bits]]
 #
@@ -80,7 +80,8 @@ class Packet:
 # * A packet has no more bytes than the docstring says, and each entry comes back as close to its value as
 #   the docstring says.
 # * `decompress` runs on *another* rank. That rank has the packet and a compressor made with the same arguments, but
-#   nothing that `compress` stored in `self`. (Section 4 uses `addable`.)
+#   nothing that `compress` stored in `self`.
+# * Ignore `addable` until section 4.
 
 
 # %% tags=["exercise"] exercise="fewer_bits" points=14 difficulty=2 importance=4 minutes=10 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
@@ -283,7 +284,7 @@ labkit.reveal("lost_by_top_1", round(lost["top 1 %"], 2), rows)
 # %% [markdown]
 # ## 3 What was not sent
 #
-# Does it harm to leave out entries? Take a small example with three ranks, three weights and top-1. The loss of rank i
+# Does it hurt to leave entries out? Take a small example with three ranks, three weights and top-1. The loss of rank i
 # is $(a_i \cdot x)^2 + \|x\|^2/4$, where $a_0 = (-3, 2, 2)$, and $a_1$ and $a_2$ are its rotations. The best x is 0.
 # Start at (1, 1, 1), 1.7 away. **How far from 0 is x after 100 steps?**
 
@@ -433,14 +434,14 @@ labkit.answer(
 )
 
 # %% [markdown]
-# The next program has a broken memory, too, although its norms obey Pythagoras. **Which line loses the residual?** Read
-# it (`forgets_residuals??`) before you run `labkit.audit`:
+# The next program, too, loses what it did not send, although its norms would obey Pythagoras in every step. **Which
+# line loses the residual?** Read it (`largest_entries_first??`) before you run `labkit.audit`:
 
 # %%
-from labkit.wrong_runs import forgets_residuals
+from labkit.wrong_runs import largest_entries_first
 
 # %% tags=["nbval-ignore-output"]
-print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n")
+print(*labkit.audit(largest_entries_first, on=labkit.virtual(4)).findings, sep="\n\n")
 
 # %% [markdown]
 # ## 4 A hook
@@ -456,10 +457,11 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # * `bucket.buffer()` is one flat tensor with the bucket's gradients, **not** divided by the world size;
 # * `bucket.index()` is its number. After the first step DDP **rebuilds its buckets**, in the order in which gradients
 #   became ready. A residual of the old bucket 0 may not fit the new one, so a residual's key is the number *and* the
-#   size: `(bucket.index(), bucket.buffer().numel())`. (This key misses a new order in a bucket of the same size.)
+#   size: `(bucket.index(), bucket.buffer().numel())`. (The key does not notice a new order of gradients in a bucket of
+#   the same size.)
 #
-# DDP calls the hook in the middle of backward. If it waits there, nothing overlaps. So start with `async_op=True`,
-# and say what to do *afterwards*:
+# DDP calls the hook in the middle of backward: if it waits, nothing overlaps. So start with `async_op=True`, and say
+# what to do *afterwards*:
 #
 # ```python
 # work = dist.all_reduce(tensor, async_op=True)
@@ -549,7 +551,8 @@ labkit.check("compression_hook", compression_hook)
 # ## 5 The GPT
 #
 # `models.train_as_ranks` lets one process play four ranks, each with its own compressor. **Each pair of compressor and
-# optimizer has its own learning rate**: `RATES` holds the better of the usual rate and half of it.
+# optimizer has its own learning rate**: we tried its optimizer's usual rate and half of it, and `RATES` holds the
+# better factor.
 
 # %% tags=["nbval-ignore-output"] seconds=60
 torch.set_num_threads(1)  # the model is too small to profit from threads
@@ -576,13 +579,13 @@ for (name, optimizer), rate in RATES.items():
 # Look at **several seeds**: AdamW's own loss varies by 0.13, and bfloat16 costs 0.05 at most. 16 and 8 bits ended
 # higher on all three seeds, but three are few.
 #
-# AdamW with top 1 % hardly learns here. On average, an entry leaves a rank once in 100 steps. But AdamW's mean of
-# gradients forgets in about ten. **Deep gradient compression** (Lin and others, 2018; a bonus) puts momentum before
-# top-k. Plain SGD adds up whatever comes, however late. With top 1 % it even ended lower, at twice the learning rate of
-# SGD without a hook.
+# AdamW with top 1 % hardly learns here. On average, an entry leaves a rank once in 100 steps, as one large number.
+# AdamW's mean of gradients forgets it in about ten. **Deep gradient compression** (Lin and others, 2018; a bonus) puts
+# momentum before top-k. Plain SGD adds up whatever comes, however late. With top 1 % it even ended lower, at twice the
+# learning rate of SGD without a hook.
 #
-# And the time? Four virtual machines, each with an A100, train this GPT under torch's DDP with your hook. **At 10
-# Gbit/s, by what factor is a step with top 1 % faster than one without a hook?**
+# Four virtual machines with an A100 each train this GPT under torch's DDP with your hook. **At 10 Gbit/s, by what
+# factor is a step with top 1 % faster than one without a hook?**
 
 # %% tags=["predict"]
 labkit.predict("top_k_speedup", 10.0)
@@ -622,8 +625,8 @@ for (name, optimizer), losses in curves.items():
     print(f"{name:12} {optimizer:22} {steps or '-':>6} {round(steps * step_bytes[name] / 1e6, 1) or '-':>9}", *times)
 
 # %% [markdown]
-# Measured in **bytes**, compression looks great. Measured in **seconds**, it depends on the link. On a fast link there
-# is little to gain: DDP hides much behind backward, and compressing takes time.
+# Measured in **bytes**, compression looks great. In **seconds**, a fast link leaves little to gain: DDP hides much
+# behind backward, and compressing takes time.
 #
 # **[[gather_grows]].** An int8 packet is a quarter of a float32 one. On how many ranks does its `all_gather` send as
 # much as the plain `all_reduce` of float32?
@@ -651,8 +654,8 @@ labkit.answer("gather_grows", 8)
 # * A hook starts, and does not wait. All ranks must get the same gradient.
 # * Plot loss against **seconds, on your link, with your optimizer**.
 #
-# **The next question.** Sending fewer bytes is one way to a faster step; prefetching, mixed precision and activation
-# checkpointing are others. Which of them make your model faster? Lesson 11, `11_faster_steps`, tests them.
+# **The next question.** Prefetching, mixed precision and activation checkpointing promise faster steps, too. Which of
+# them make your model faster? See lesson 11, `11_faster_steps`.
 
 # %% [markdown] tags=["slide-only"]
 # ## What to remember
@@ -727,9 +730,9 @@ labkit.challenge("compression_plan", compression_plan)
 # Error feedback delays entries. If momentum is applied after that, it goes on pushing with delayed gradients. Lin and
 # others (2018) reverse the order, momentum first and then top-k:
 #
-# * **Momentum correction**: each rank adds to its residual the velocity of SGD with momentum, and the optimizer is
-#   plain SGD. So an entry gathers momentum while it waits. Once an entry is sent, its velocity and residual are reset
-#   to 0; otherwise, stale momentum would push on.
+# * **Momentum correction**: each rank keeps SGD's velocity and adds it, not the gradient, to its residual in every
+#   step. The optimizer is then plain SGD. So an entry gathers momentum while it waits. Once an entry is sent, its
+#   velocity and residual are reset to 0; otherwise, stale momentum would push on.
 # * **Clipping**: each rank first clips its gradient to norm $\text{max\_norm} / \sqrt{N}$, because the sum of N
 #   independent gradients is about $\sqrt N$ times as long as one.
 # * **Warm-up**: early in training, gradients change fast. So each rank sends a quarter of the entries at first, then a
@@ -742,7 +745,7 @@ labkit.challenge("compression_plan", compression_plan)
 # `DeepCompression` takes the place of `ErrorFeedback`, so it has a `compressor`, and every key has its own state.
 # Gradients may have any shape, need not be contiguous, and are not changed. With `warmup` = w, the n-th call of a key
 # (from 0) keeps the share max(ratio, 0.25 ** (1 + n // w)); with `warmup` = 0, the share is always `ratio`. Each call
-# sends the packet of `TopK(share)` of the residual.
+# returns `TopK(share).compress(residual)`.
 
 
 # %% tags=["exercise"] exercise="deep_compression" points=10 difficulty=3 importance=3 minutes=18 title="Deep gradient compression" provides=["DeepCompression"] needs=["few_entries"] bonus=true
@@ -753,8 +756,8 @@ class DeepCompression:
         ratio: Fraction of the entries to keep after the warm-up.
         momentum: Momentum factor. In each call, velocity = momentum * velocity + clipped gradient, and the residual
             grows by the velocity. Where an entry is sent, its velocity and its residual become 0.
-        max_norm: A gradient whose norm is above max_norm / sqrt(num_ranks) is scaled down to exactly that norm. So the
-            sum of all ranks' gradients has a norm of about max_norm at most.
+        max_norm: A gradient whose norm is above max_norm / sqrt(num_ranks) is scaled down to exactly that norm. If
+            the ranks' gradients are independent, their sum then has a norm of at most about max_norm.
         num_ranks: N.
         warmup: How many calls of a key each stage of the warm-up lasts; 0 for no warm-up.
     """
@@ -819,7 +822,7 @@ for name, optimizer in (("deep", "sgd"), ("top 1 %", "momentum")):
         DeepCompression(num_ranks=4, warmup=5) if name == "deep" else ErrorFeedback(TopK(0.01)) for _ in range(4)
     ]
     ranks = [Counted(memory) for memory in memories]
-    losses = models.train_as_ranks(iter(ranks).__next__, optimizer, 200)
+    losses = models.train_as_ranks(iter(ranks).__next__, optimizer, 200)  # hands out ranks[0], ranks[1], ...
     end = f"loss {sum(losses[-10:]) / 10:.2f} at the end"
     print(f"{name:8} {optimizer:9} {end}, {ranks[0].sent_bytes / 1e6:.1f} MB sent by each rank")
 
@@ -832,8 +835,8 @@ for name, optimizer in (("deep", "sgd"), ("top 1 %", "momentum")):
 # %% [markdown]
 # ## Bonus: Eight bits that do not grow
 #
-# An `all_gather` of int8 grows with N. But int8 gradients *can* be summed on the way, if a rank unpacks them first.
-# Give each rank one of N pieces to add up:
+# An `all_gather` of int8 grows with N. But int8 gradients *can* be summed on the way, if a rank unpacks them first. Cut
+# the gradient into N pieces, and let each rank add up one:
 #
 # 1. An **all_to_all** gives each rank all ranks' codes and scales for its piece.
 # 2. The rank unpacks them, averages, and quantises the average again.

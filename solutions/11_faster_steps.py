@@ -112,7 +112,7 @@ labkit.answer(
 # <!-- notes: Ask how long a wait is, how often it comes, and how long a batch loads. The timeline shows all three; an average may hide them. -->
 
 # %% [markdown]
-# Only the table's first line, prefetching, could help with such a wait, and this run prefetches already. **Look at the
+# Of the table's lines, only prefetching could help with such a wait, and this run prefetches already. **Look at the
 # timeline first.** (The timeline's summary says *blocked 0 %*, although much of the run is lost: it counts only waits
 # for messages.)
 #
@@ -248,8 +248,9 @@ labkit.reveal("weight_in_bfloat16", weight.item())
 
 # %% [markdown]
 # It stays 1. bfloat16 has 8 significant bits, so the next number after 1 is 1.0078, and 1.003 rounds back to 1. That is
-# why **parameters stay in float32**, and only copies of them are cast. Sums of many numbers stay in float32 for the same
-# reason. Exponentials do, too: bfloat16 rounds an x near 20 by up to 0.06, so exp(x) is off by up to 6 %.
+# why **parameters stay in float32**, and only copies of them are cast. Sums of many numbers stay in float32 for the
+# same reason. (In a matmul, the tensor cores take 16-bit factors and add in float32.) Exponentials do, too: bfloat16
+# rounds an x near 20 by up to 0.06, so exp(x) is off by up to 6 %.
 #
 # **Before you read the lists below:** which precision would you give to `linear`, `softmax`, `layer_norm`, `cross_entropy`,
 # `matmul` and `gelu`?
@@ -346,8 +347,8 @@ labkit.reveal("bfloat16_speedup", round(speedups["a100, bfloat16, width 4096"], 
 # %% [markdown]
 # On an A100, bfloat16 is 14 times as fast as float32, but only 1.8 times as fast as TF32. A V100 gains a factor of 7
 # with float16, and nothing with bfloat16, which its tensor cores do not support. And a block of width 128 is *slower*
-# everywhere: it spends its time launching kernels, and every cast is one more. **A speedup means nothing without the
-# baseline, the card and the width.**
+# everywhere: it spends its time launching kernels, and every cast is one more kernel. **A speedup means nothing without
+# the baseline, the card and the width.**
 
 # %% [markdown] tags=["slide-only"]
 # ## Mixed precision keeps parameters in 32 bits
@@ -418,13 +419,13 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #   v, are left out.) The chain's input is always there and costs nothing.
 # * Backward goes through the chain from its end and needs every tensor.
 # * A tensor that you keep stays in memory until backward has passed it.
-# * A **stretch** is a run of tensors that are not kept: those before the first kept tensor, those between two
-#   neighbouring kept ones, or those after the last. A stretch may be empty. When backward arrives at a stretch, all of
-#   it is recomputed.
+# * The kept tensors cut the chain into **stretches** of tensors that are not kept: one before the first kept tensor,
+#   one between each kept tensor and the next, one after the last. A stretch may be empty. When backward arrives at a
+#   stretch, all of it is recomputed.
 #
 # While backward is in a stretch, memory holds two things: the whole stretch, and all kept tensors *before* it. The peak
-# is the largest such sum. If the last tensor is kept, the stretch after it is empty, and the sum there is the size of
-# all kept tensors. A plan may keep no tensor at all. For example, here are five tensors, of which 1 and 3 are kept:
+# is the largest such sum. An empty stretch after a kept last tensor counts, too: its sum is the size of all kept
+# tensors. A plan may keep no tensor at all. For example, here are five tensors, of which 1 and 3 are kept:
 #
 # ```
 # tensor    0    1    2    3    4
@@ -664,8 +665,8 @@ labkit.reveal("hook_saves", round(hooked["4 x A100, 100 Gbit/s"], 2), rows)
 labkit.answer("fast_network", "little communication is exposed")
 
 # %% [markdown]
-# And now the table, line by line: where is each promise kept? Here each promise is a range, and it is kept where the
-# gain lies in that range.
+# And now the table, line by line: where is each promise kept? The code turns each promise into a range, and counts it
+# as kept where the gain lies in that range.
 
 # %%
 PROMISED = {

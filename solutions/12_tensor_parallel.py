@@ -161,8 +161,8 @@ def enter(x: Tensor, group: Group = None) -> Tensor:
 def leave(x: Tensor, group: Group = None) -> Tensor:
     """Return the sum of x over all ranks of the group; in backward, x gets the same gradient as in one process.
 
-    After leave, every rank computes the same loss from the sum, and that loss counts once, not once for each rank. The
-    given x is not modified.
+    Every rank then computes the same loss from the sum. It is one loss: the gradient of x is the gradient of this
+    loss, not of N times it. The given x is not modified.
     """
     # BEGIN SOLUTION two_operators
     return Leave.apply(x, group)
@@ -210,8 +210,8 @@ class ParallelMLP(nn.Module):
     """down(gelu(up(x))); this rank computes its hidden units, `my_part` of them: one or more. Both layers have biases.
 
     * x and the result are whole and the same on every rank of the group.
-    * Suppose every rank takes one plain SGD step over its parameters(). The module then computes what up and down
-      compute after that step in one process. Names and shapes of the parameters are your choice.
+    * After one step of plain SGD on every rank's parameters(), the module computes what down(gelu(up(x))) computes
+      after one step of plain SGD on up and down in one process. Names and shapes of the parameters are your choice.
     * A rank stores copies of the weights that it uses, and no others. up and down never change, neither when they are
       cut nor in a later step.
     """
@@ -338,7 +338,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
 
     * The loss is the same on every rank, and finite however large logits are.
     * Each rank gets the gradient of its own logits.
-    * Forward and backward together reduce at most 4 N numbers. N counts IGNORED targets, too. 3 N are enough.
+    * With T targets, IGNORED ones included, forward and backward together reduce at most 4 T numbers (3 T are enough).
 
     Args:
         logits: The logits of this rank's words, which are my_part(vocabulary, group), one or more; shape (N, this
@@ -428,8 +428,9 @@ print(f"{len(large)} all-reduces of a whole activation in one step")
 # %% [markdown]
 # ## 5 Sequence parallelism
 #
-# Between the cut regions all ranks do the same work on all tokens: norms, residuals, dropout. Worse, each rank keeps
-# *all* these activations for backward. **Sequence parallelism** gives each rank some of the tokens there.
+# Between the cut regions all ranks do the same work on all tokens: norms, residuals, dropout. That wastes work, and
+# memory: each rank keeps *all* these activations for backward. **Sequence parallelism** gives each rank some of the
+# tokens there.
 #
 # Then `leave` gives each rank only *its tokens* of the sum, so it is a **reduce-scatter**. And `enter` has to collect
 # all tokens, so it is an **all-gather**. In backward, each does what the other does in forward.
@@ -461,15 +462,15 @@ labkit.answer("sequence_bytes", 1)
 #
 # ### Exercise [[lone_gradient]]
 #
-# In this run, each sum of a norm's gradient is made of sends and receives instead of an all-reduce. A bracket marks
-# each sum and names the norm. As in every backward, the last block comes first, and norm 2 before norm 1. Brackets that
-# are too short show no name.
+# In this run, the norms' gradients are summed by sends and receives, not by an all-reduce. In the figure each sum is
+# one bracket, with the norm's name on it. As in every backward, the last block comes first, and norm 2 before norm 1.
+# Brackets that are too short show no name.
 #
 # After the step, the gradient of *one* norm is right on one rank and wrong on three.
 #
 # `layer`: which norm (`"block 0 norm 1"`, say)? `rank`: which rank has the right gradient? `cause`: `"never summed"`,
-# `"summed on one rank"`, `"summed twice"`, or `"other tokens"` (each rank saw different tokens, and nothing else is
-# wrong)?
+# `"summed on one rank"`, `"summed twice"`, or `"other tokens"` (the sums are right; the ranks differ only because each
+# saw its own tokens)?
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("lone_gradient")
@@ -592,8 +593,8 @@ labkit.answer("clip_alone", "norms drift apart")
 # %% [markdown]
 # ## Bonus: Your own split
 #
-# Is alternating columns and rows always best? Around a narrow matrix, exchanging activations takes longer than
-# computing. Then each rank may keep that matrix **whole** and repeat the work, if memory allows.
+# Is alternating columns and rows always best? Around a narrow matrix, exchanging the activations takes longer than
+# computing them. Then each rank may keep that matrix **whole** and repeat the work, if memory allows.
 #
 # Choose a split for each matrix of a chain. `"columns"` and `"whole"` read the whole activation, `"rows"` reads a part.
 # `"columns"` outputs a part; `"rows"` and `"whole"` output the whole. The output of the chain must be whole.
@@ -655,8 +656,8 @@ labkit.challenge("split_plan", split_plan)
 # %% [markdown]
 # ## Bonus: Sequence parallelism, built
 #
-# `gather_tokens` replaces `enter`, and `scatter_tokens` replaces `leave`. A rank then holds all tokens only where it
-# has a part of the heads or hidden units.
+# `gather_tokens` replaces `enter`, and `scatter_tokens` replaces `leave`. So a rank holds all tokens only where it
+# computes a part of the heads or hidden units; elsewhere it holds its own tokens.
 #
 # Random numbers now matter:
 #
@@ -734,9 +735,9 @@ class OwnRandom:
     """A rank's own random numbers: what is drawn inside `with own:` differs from rank to rank of the group.
 
 
-    Random numbers outside the `with` are the same as without it, even if its body raises. Entering the same OwnRandom
-    again goes on where its last `with` stopped, even if that one raised. Where the first `with` starts depends only on
-    the seed and the rank. (Its rank in the group or in the world: your choice.)
+    After the `with`, torch's generator is in the state it had before, even if the body raises. Entering the same OwnRandom
+    again goes on where its last `with` stopped, even if that one raised. The first `with` starts from a state that
+    depends only on the seed and the rank (in the group or in the world, as you like).
     """
 
     def __init__(self, seed: int, group: Group = None) -> None:

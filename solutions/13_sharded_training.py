@@ -190,8 +190,8 @@ def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], No
 
     Args:
         shards: This rank's shard of each tensor.
-        tensors: What the returned function fills, in place. Until that function is called, their storage may be empty,
-            so do not touch it earlier. The caller allocates the storage before the call.
+        tensors: What the returned function fills, in place. While start_gather runs, their storage may be empty,
+            so start_gather must not touch it. The caller allocates it before calling the returned function.
     """
     # BEGIN SOLUTION flat_shards
     sizes = [len(shard) for shard in shards]
@@ -265,8 +265,8 @@ class ShardedOptimizer:
         kwargs: Its options.
 
     Attributes:
-        param_groups: One dict for each group. A step uses the group's "lr" of that moment; the caller changes nothing
-            else. Under "params", a dict may list the parameters themselves or this rank's shards of them.
+        param_groups: One dict for each group. The caller may change a group's "lr" between steps, and nothing else;
+            a step uses the present one. Whether "params" lists the parameters or this rank's shards is your choice.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -351,7 +351,8 @@ class ScatteringOptimizer(ShardedOptimizer):
     * A gradient's reduce-scatter starts as soon as the gradient is complete; backward does not wait for it to finish.
     * A rank gets its own shard of each mean gradient, and no more.
     * After backward, no parameter has a grad.
-    * You may rely on this: every rank uses every trained parameter, once in a step, and calls zero_grad before forward.
+    * You may rely on this: on every rank, a step completes each trained parameter's gradient exactly once, and
+      zero_grad is called before forward.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -444,14 +445,14 @@ labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
 
 # %% [markdown]
 # Answer before you go on. Here is a small program with that leak. **Which line fills the memory?** Read it
-# (`keeps_gradients??`) before you run `labkit.audit`, which compares the peaks of ranks that do the same work and names
+# (`four_sharded_layers??`) before you run `labkit.audit`, which compares the peaks of ranks that do the same work and names
 # the line:
 
 # %%
-from labkit.wrong_runs import keeps_gradients
+from labkit.wrong_runs import four_sharded_layers
 
 # %% tags=["nbval-ignore-output"]
-print(*labkit.audit(keeps_gradients, on=labkit.virtual(4, gpu="a100")).findings, sep="\n\n")
+print(*labkit.audit(four_sharded_layers, on=labkit.virtual(4, gpu="a100")).findings, sep="\n\n")
 
 # %% [markdown]
 # ## 7 The course's GPT, sharded
@@ -486,7 +487,8 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # * An all-reduce is a reduce-scatter and an all-gather. If the optimizer steps between the two, as in your ZeRO-2, a
 #   step sends what DDP sends. Your ZeRO-1 leaves DDP's whole all-reduce in place and gathers besides, so it sends 1.5
 #   times that. ZeRO-3 sends 1.5 times that, too, because it gathers twice.
-# * A tensor keeps its memory as long as anything refers to it: autograd, a list, a logged loss.
+# * Unless you empty its storage, a tensor keeps its memory as long as anything refers to it: autograd, a list, a logged
+#   loss.
 #
 # ZeRO-2 still holds every parameter on every rank. The bonus shards those, too (ZeRO-3). At scale, ZeRO-3 gets slow if
 # gathering a block takes longer than computing the one before, as with small batches or slow links between nodes. And
@@ -529,9 +531,9 @@ weight.untyped_storage().resize_(0)
 print(view.shape, view.untyped_storage().nbytes(), "bytes")
 
 # %% [markdown]
-# `Unit` does the bookkeeping for one block. Except while the block is whole, each parameter *is* its shard
-# (`parameter.data`), so an ordinary optimizer can step it. The shards stay float32: they are the masters. With a
-# `compute_dtype` of bfloat16, only half the bytes travel.
+# `Unit` does the bookkeeping for one block. While the block is not whole, `parameter.data` *is* the shard, so an
+# ordinary optimizer can step it. The shards stay float32: they are the masters. With a `compute_dtype` of bfloat16,
+# only half the bytes travel.
 
 
 # %% tags=["given"]
@@ -568,7 +570,7 @@ class Unit:
         for each in self.trained:
             each.grad = None
 
-    def finish_scatter(self) -> None:  # while the unit is not whole: waits, then each grad is its shard of the mean
+    def finish_scatter(self) -> None:  # if the unit is whole: nothing; else waits, and sets each grad
         if self.leaving is not None and not self.is_whole:
             for parameter, gradient in zip(self.trained, self.leaving(), strict=True):
                 parameter.grad = gradient.to(parameter.dtype)
@@ -616,7 +618,7 @@ class ShardedModule(nn.Module):
     """A module whose parameters are shards, except while their block computes.
 
     * While block i computes, only block i is whole, and only block i + 1 (in backward, block i - 1) is being gathered.
-      Between forward and backward, the last block alone may stay whole.
+      Between forward and backward, only the last block may stay whole, because backward starts with it.
     * The gradients of a block leave with one reduce-scatter, which starts as soon as the last of them is complete.
     * Backward does not wait for the reduce-scatter that has just started. It may wait for the one started before that.
 
@@ -812,9 +814,9 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # *10 points, about 30 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Find the fastest plan that fits; `help(Job)` and `help(StepPlan)` list the fields. The naive plan takes the largest
-# microbatch that fits and recomputes everything. A faster plan earns half of the points. The other half is for matching
-# two published methods used together, each with its best choice for every layer: block recomputation (Korthikanti and
-# others, 2022) and FSDP's `reshard_after_forward` (Zhao and others, 2023).
+# microbatch that fits and recomputes everything. A faster plan earns half of the points. The other half is for being as
+# fast as the best plan that two published methods reach together, each switched on or off layer by layer: block
+# recomputation (Korthikanti and others, 2022) and FSDP's `reshard_after_forward` (Zhao and others, 2023).
 
 
 # %% [markdown] tags=["slide-only"]
@@ -874,8 +876,8 @@ def clip_by_global_norm(gradients: list[Tensor], max_norm: float, group: Any = N
     Args:
         gradients: This rank's shards, float32, bfloat16 or float16; a rank may have none.
         max_norm: The largest norm allowed.
-        group: Ranks whose shards together are the whole gradient, each element once (under hybrid sharding: one node);
-            None means all ranks.
+        group: The ranks that together hold each element exactly once (under hybrid sharding: one node); None means
+            all ranks.
     """
     # BEGIN SOLUTION clipped_shards
     squares = torch.zeros(())
@@ -1040,8 +1042,8 @@ print(offloaded_cost(THIRTEEN_BILLION, HOST, OffloadPlan(StepPlan(1, nothing, no
 #
 # Find the fastest plan that fits; `help(Host)` and `help(OffloadPlan)` list the fields. The naive plan moves everything
 # to the host, with the largest microbatch that fits, as in the paper. Beating it earns half of the points. The other
-# half is for a plan as fast as the best setting of that paper's successor, Twin-Flow (ZeRO-Offload++, 2023), which
-# keeps no layer whole. The best known plan is slightly faster.
+# half is for being as fast as the best setting of that paper's successor, Twin-Flow (ZeRO-Offload++, 2023). (Twin-Flow
+# itself keeps no layer whole.) The best known plan is slightly faster.
 
 
 # %% tags=["design"] exercise="offload_plan" points=10 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=3 minutes=25 title="What the host can hold" provides=["offload_plan"] bonus=true

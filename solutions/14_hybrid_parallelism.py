@@ -14,8 +14,8 @@
 # # 14 All of them at once
 #
 # Two teams train the same 70 billion parameters on the same 512 H100s, with the same batch and the same eight-way data,
-# pipeline and tensor parallelism. One job reaches 17 % of the GPUs' peak, the other 48 %. The only difference is *which
-# GPU does what*.
+# pipeline and tensor parallelism. By this lesson's cost formula, one job reaches 17 % of the GPUs' peak, the other 48
+# %. The only difference is *which GPU does what*.
 #
 # You have built every axis by itself. Now you put them together: the mesh, the step, one gradient and one norm for all
 # ranks. Then your parts train the course's GPT on eight ranks, and so do torch's own. Both reach the losses of a single
@@ -96,7 +96,7 @@ def coordinates(rank: int, sizes: dict[str, int]) -> dict[str, int]:
 
     Args:
         rank: From 0 up to, not including, the product of sizes.
-        sizes: Ranks along each axis, outermost axis first: the last one counts fastest.
+        sizes: Ranks along each axis, outermost axis first: the last axis changes fastest.
     """
     # BEGIN SOLUTION mesh_groups
     place = {}
@@ -107,7 +107,7 @@ def coordinates(rank: int, sizes: dict[str, int]) -> dict[str, int]:
 
 
 def ranks_along(rank: int, sizes: dict[str, int], *axes: str) -> list[int]:
-    """Return, ascending, the ranks that have this rank's place on all other axes, itself among them.
+    """Return, ascending, the ranks, this one included, that share its place on every axis that is not in `axes`.
 
     Takes one axis or more: the ranks along ("data", "shard") may differ in either place, or in both.
     """
@@ -164,8 +164,8 @@ class Mesh:
 #
 # Only two axes split the batch: `data` and `shard`. The ranks with the same place on both form a **replica**, and all
 # of them work on the same samples. Number the replicas `r = place["data"] * sizes["shard"] + place["shard"]`, and cut
-# the batch into one run of consecutive samples for each replica, all of the same length. Replica r takes run r, in
-# microbatches of equal size.
+# the batch into slices of consecutive samples, one for each replica and all of the same length. Replica r takes slice
+# r, in microbatches of equal size.
 #
 # Random numbers follow the same map. Where nothing is cut, tensor ranks hold the *same* activations, so they must drop
 # the same ones. Where activations are cut, each tensor rank holds a different piece and needs a different mask.
@@ -263,11 +263,11 @@ def combine_gradients(weights: list[Weight], mesh: Mesh, num_targets: int) -> li
     into S equal pieces. The shard is piece number mesh.place["shard"].
 
     Args:
-        weights: Of this rank's stage. weight.parameter.grad is the gradient of the mean loss over the targets that this
-            rank's replica has; every weight has one, and it may be changed. weight.tensor says what the other tensor
-            ranks hold: "cut" (other pieces of it), "whole" (the same weight, each has computed the whole gradient) or
-            "tokens" (the same weight, each has seen its own tokens only). weight.tied: the first and the last stage
-            both hold it. With one stage it needs no sum over ends.
+        weights: The weights of this rank's stage. weight.parameter.grad is the gradient of the mean loss over the
+            targets that this rank's replica has; every weight has one, and you may change it. weight.tensor says what
+            the other tensor ranks hold: "cut" (other pieces of it), "whole" (the same weight, each has computed the
+            whole gradient) or "tokens" (the same weight, each has seen its own tokens only). weight.tied: the first and
+            the last stage both hold it. With one stage it needs no sum over ends.
         mesh: With the axes "data", "shard", "pipeline" and "tensor": sizes, place, groups, ends.
         num_targets: How many targets this rank's replica has, at least 1.
     """
@@ -322,8 +322,9 @@ def clip_whole(weights: list[Weight], shards: list[Tensor], mesh: Mesh, max_norm
     may divide by the norm plus 1e-6, as torch does.
 
     Args:
-        weights: Of this rank's stage.
-        shards: One of each weight's gradient, as combine_gradients returns them; replicas along "data" hold the same.
+        weights: The weights of this rank's stage.
+        shards: A shard of each weight's gradient, as combine_gradients returns them. Replicas along "data" hold the
+            same shards.
         mesh: As in combine_gradients.
         max_norm: The largest norm allowed.
     """
@@ -408,8 +409,8 @@ print("yours      ", mean_losses(yours.results))
 print("torch's own", mean_losses(torchs.results))
 
 # %% [markdown]
-# The losses are the same: how a model is spread over ranks does not change what it learns. Without the clip, the third
-# loss would be 2.731.
+# The losses are the same: how a model is spread over ranks does not change what it learns. The third loss tests your
+# clip: without it, it would be 2.731.
 #
 # This run does not test all of your work: no weight here is of kind `"tokens"`, and both replicas have the same number
 # of targets.
@@ -426,8 +427,8 @@ labkit.reveal("torchs_step", *step_beside(yours.timeline, torchs.timeline))
 # torch's step has fewer collectives and hides a third of its communication. But it runs more small operators, and
 # each costs a launch of 4 us here, however little it computes. Together they cost about as much as the hiding saves.
 #
-# Here are both runs on one time axis. torch's ends later, because it begins later: `parallelize_module` scatters every
-# weight, and stages first tell each other their shapes.
+# Here are both runs on one time axis. torch's run ends later because it begins later: `parallelize_module` scatters
+# every weight, and stages first tell each other their shapes.
 
 # %% tags=["no-slide"]
 labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
@@ -539,7 +540,7 @@ labkit.answer("batch_too", 1)
 # ## 8 Your own mesh
 #
 # With more tensor ranks, each needs less memory, but they exchange more. With more stages, each needs less memory, but
-# the bubble is longer. With more replicas, each has fewer microbatches, but there are more gradients to sum.
+# the bubble is longer. With more replicas, each has fewer microbatches, but gradients are summed over more ranks.
 #
 # `every_plan(job)` lists every order, all sizes that give equal stages, and microbatches of 1 to 8 samples.
 # `cost(job, plan)` has the `seconds` of a step, and in `stage_bytes` what a GPU of each stage holds: weights,
@@ -552,9 +553,10 @@ for name, job in JOBS.items():
     print(name, job, fastest, cost(job, fastest), f"with data first at best {slower:.2f} s", sep="\n  ")
 
 # %% [markdown]
-# In all three jobs, `pipeline` first beats `data` first. Two of these three plans do not fit in memory. The naive
-# answer is the fastest plan of `every_plan` that fits. But a plan has two more fields: `recompute`, how many layers of
-# each stage keep only their input and run forward again in backward, and `layers`, how many layers each stage has.
+# In all three jobs, `pipeline` first beats `data` first. Two of the three fastest plans, printed above, do not fit in
+# memory. The naive answer is the fastest plan of `every_plan` that fits. But a plan has two more fields: `recompute`,
+# how many layers of each stage keep only their input and run forward again in backward, and `layers`, how many layers
+# each stage has.
 #
 # Each job counts by itself. Half of its points are for beating the naive answer, or for matching it if nothing is
 # faster. The other half are for a step as short as AdaPipe's (Sun and others, 2024) with equal stages. The best known
@@ -643,12 +645,12 @@ labkit.built()
 # %% [markdown]
 # ## Bonus: Stages that are not alike
 #
-# The best known plans of [[lay_out]] deal out layers unevenly. In the 7 B job the first stage recomputes layers and is
-# the slowest, and the slowest sets the pace for every microbatch. The last stage has the fewest microbatches in flight,
-# so it has memory to spare and recomputes less. So AdaPipe also gives the first stage fewer layers, and the last one
-# more. The best plan of the 36 B job wins in another way. It recomputes nothing, and has 32 stages. They cannot share
-# 80 layers equally, so each has 1 to 3. Llama 3's first and last stages have fewer layers for yet another reason: the
-# first also has the embedding, the last the output layer.
+# The best known plans of [[lay_out]] deal out layers unevenly. In the 7 B job the first stage holds the most
+# microbatches, so it must recompute layers and is the slowest. The last stage holds the fewest and recomputes less. The
+# slowest stage sets the pace, so AdaPipe also moves layers from the first stage to the last. The best plan of the 36 B
+# job wins in another way. It recomputes nothing, and has 32 stages. They cannot share 80 layers equally, so each has 1
+# to 3. Llama 3's first and last stages have fewer layers for yet another reason: the first also has the embedding, the
+# last the output layer.
 #
 # ### Exercise [[deal_layers]]
 #
@@ -657,7 +659,7 @@ labkit.built()
 
 # %% tags=["exercise"] exercise="deal_layers" points=10 difficulty=4 importance=3 minutes=25 title="Stages that are not alike" provides=["deal_layers"] bonus=true
 def deal_layers(seconds: list[list[float]], num_layers: int, num_microbatches: int) -> list[int]:
-    """Return how many layers each stage gets, one or more, so that a step is as short as can be.
+    """Return how many layers each stage gets, one or more, so that a step is as short as possible.
 
     With M microbatches, a step takes sum(t) + (M - 1) * max(t), where t has the seconds of each stage.
 
@@ -665,8 +667,8 @@ def deal_layers(seconds: list[list[float]], num_layers: int, num_microbatches: i
         seconds: seconds[s][n - 1] is how long stage s takes for a microbatch with n layers, recomputation included. It
             rises with n, not always evenly. The list of a stage ends where no more layers fit in its memory; together
             the stages have room for num_layers.
-        num_layers: Of the model.
-        num_microbatches: Of a step.
+        num_layers: Layers of the model.
+        num_microbatches: M, microbatches of a step.
     """
     # BEGIN SOLUTION deal_layers
     best, least = [], float("inf")
@@ -736,13 +738,14 @@ def ring_forward(
     """Return causal attention of this rank's queries over all keys of the group, and each query's logsumexp.
 
     Each rank sends only to the next rank of the group, and the last rank to the first. No collective of
-    torch.distributed is called (batch_isend_irecv is none). Forward and backward together send no more bytes than k, v
-    and places 2N - 1 times, and gradients of k and v N times, in any number of messages. For a fixed T/N, a rank's
-    memory does not grow with N. Autograd is off.
+    torch.distributed is called (batch_isend_irecv is none). In forward and backward together, a rank sends at most
+    (2N - 1) times the bytes of its k, v and places, plus N times those of the gradients of k and v. The number of
+    messages is up to you. For a fixed T/N, a rank's memory does not grow with N. Autograd is off.
 
     Args:
         q, k, v: Of this rank's tokens, shape (B, H, T/N, K); scores are divided by the root of K.
-        places: Which tokens of the text these are, ascending, shape (T/N,): any of them. Other ranks do not know them.
+        places: Where these tokens are in the text, ascending, shape (T/N,). They may be any places, and other ranks do
+            not know them.
         group: N ranks along the axis; None for all.
 
     Returns:
@@ -778,7 +781,7 @@ def ring_backward(
     """Return the gradients of this rank's q, k and v, by the rules of ring_forward.
 
     Args:
-        gradient: Of this rank's output.
+        gradient: The gradient of this rank's output.
         q, k, v, places: As in ring_forward.
         out, logsumexp: What ring_forward returned.
         group: As in ring_forward.
@@ -832,8 +835,8 @@ print("equal, up to rounding" if max(off) < 1e-5 else off)
 # %% [markdown]
 # These ranks hold their tokens in order. A ring may skip a block whose keys are all later than a rank's queries: then
 # rank 0 is soon done, and waits. **Zig-zag** gives each rank two shorter pieces, one from the beginning and one from
-# the end, so that every rank has the same number of (query, key) pairs to compute. A pair counts only if the query may
-# see the key, also inside a block.
+# the end, so that every rank has the same number of (query, key) pairs to compute. Count only the pairs in which the
+# query may see the key; a rank's block with itself counts about half.
 #
 # **[[ring_balance]].** The text is long and only computing counts. With 8 ranks, by what factor is zig-zag faster than
 # a ring whose ranks hold their tokens in order and skip those blocks?
@@ -867,8 +870,8 @@ labkit.answer("ring_balance", 1.875)
 # `E * sum(f * P)` over E experts. `f` is the share of tokens that ask for an expert, taken or not, and `P` is its mean
 # probability; both count all tokens of the group.
 #
-# So the tokens that are dropped do not depend on the number of ranks: they are those that one process with all tokens
-# would drop.
+# So the tokens that are dropped do not depend on the number of ranks: they are those that one process would drop, with
+# all tokens in the order of the ranks.
 #
 # ### Exercise [[expert_parallel]]
 #

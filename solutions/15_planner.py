@@ -19,7 +19,7 @@
 # Last lesson you ranked hundreds of plans by a formula that you never tested. Now you build a formula part by part, and
 # test it against a cluster. Then it chooses plans for jobs it has never seen, and meets other people's machines.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** 1F1B (lesson 08), tensor ranks (12), shards (13) and the mesh
+# **Time:** [[minutes]] minutes, and a bonus. **You need** 1F1B (lesson 09), tensor ranks (12), shards (13) and the mesh
 # (14), but not their code; no GPU.
 #
 # **Stuck?** `labkit.hint("layer_time")` gives up to three hints. `labkit.lend("layer_time")` puts a working version
@@ -130,7 +130,7 @@ def layer_seconds(job: Job, plan: Plan) -> tuple[float, float]:
     """Return the seconds that a tensor rank spends on one layer and one microbatch, all-reduces included.
 
     Returns:
-        The seconds of forward, and the seconds of backward with recomputation.
+        The seconds of forward, and the seconds of backward. If plan.recompute, these include the second forward.
     """
     # BEGIN SOLUTION layer_time
     rows, h, t = plan.microbatch * job.num_tokens, job.width, plan.tensor
@@ -180,9 +180,9 @@ for tensor in (1, 2, 4, 8):
 # The cell below counts the head's scores and, for each parameter, 2 bytes for itself, 4 for its gradient (in float32)
 # and 12 for AdamW; only the 12 are sharded over replicas. You count the activations. For each microbatch in flight, a
 # layer keeps 34 bytes for each element of its input (tokens x width). With `recompute` it keeps only the input, 2
-# bytes. Backward then recomputes one layer of one microbatch at a time. Meanwhile, that layer holds its 34 bytes once.
-# They come on top of the 2 bytes that every layer, this one too, keeps for each microbatch in flight. Tensor ranks
-# split all activations evenly (sequence parallelism).
+# bytes. Backward then recomputes one layer of one microbatch at a time. So beside the 2 bytes of every layer and every
+# microbatch in flight, a stage holds 34 bytes once, for the layer that is being recomputed. Tensor ranks split all
+# activations evenly (sequence parallelism).
 #
 # Under 1F1B, how many microbatches are in flight on stage s of p?
 #
@@ -371,9 +371,10 @@ labkit.answer("late_stage", rank=1, cause="it computes layers again", cure="fewe
 #
 # You can now judge a plan without playing it. So let a function choose.
 #
-# People often use a rule of thumb. *Of the plans that fit (without recomputing, if such a plan fits) take the fewest
-# tensor ranks x stages, then the largest microbatch, then the fewest tensor ranks.* nanotron published eleven jobs. On
-# four of them the rule picks the fastest run; on the worst it reaches only 37 % of the best throughput.
+# People often use a rule of thumb. *Take the plans that fit; if some of them do not recompute, only those. Choose the
+# fewest tensor ranks x stages; among equals the largest microbatch; among equals the fewest tensor ranks.* nanotron
+# published eleven jobs. On four of them the rule picks the fastest run; on the worst it reaches only 37 % of the best
+# throughput.
 #
 # Your score is the time that the cluster takes with your plan. On each of the jobs that you do not see, half of the
 # points are for beating the rule of thumb, half for being within 1 % of the best plan. Your function has 10 s for each
@@ -445,9 +446,9 @@ for plan in sorted({plan for plan in plans if plans.count(plan) > 1}, key=str):
 # replicas, 8 tensor ranks, a microbatch of 1). That plan ran twice with the *same* settings, both times with sharded
 # state, and took 19.0 s and 88.9 s. No part explains that.
 #
-# **[[same_settings]].** A formula predicts one time for both runs, so it is off by some factor for each. (A factor of
-# 2 means twice or half the time.) Choose the prediction whose larger factor is as small as possible. How large is
-# that factor?
+# **[[same_settings]].** A formula predicts one time for both runs, so it is off by some factor for each. (A factor of 2
+# means twice or half the time.) You may choose the prediction. Make the larger of its two factors as small as possible.
+# How large is that factor?
 
 # %% tags=["why"] exercise="same_settings" minutes=4 title="The same settings twice"
 labkit.answer("same_settings", 2.16)
@@ -478,7 +479,7 @@ for mine, took, plan in sorted(zip(predicted, measured, plans, strict=True), key
 #
 # * Check parts, not totals: two errors cancel in a total.
 # * Time each piece at the size it has in the plan: with more tensor ranks, all-reduces and launches do not shrink, and
-#   bytes shrink less than operations.
+#   the bytes that a product reads and writes shrink less than its operations.
 # * The slowest stage sets the pace, and the last one has the head.
 # * Rank with a model, decide with a measurement: run the first few plans.
 # * If two measurements of one plan differ by a factor f, any estimate is off by at least the root of f for one of them.
@@ -528,12 +529,12 @@ labkit.answer("wrong_prints", twice="the embedding", replicas=8, percent=35.3)
 # outer level cuts the sequence of operators into stages, each on a **submesh** of its own.
 #
 # A `Graph` has tables, as a compiler would have them. `graph.seconds[o][gpus][way]` is the time of operator o for one
-# microbatch; its keys `gpus` are the numbers of GPUs that a stage may have. `graph.between[a, b][gpus][way_a][way_b]`
-# is the extra time if b reads a's output and both are in the same stage; across stages it costs nothing. Most operators
-# read their predecessor; a residual connection reads further back. For each stage, return `Stage(gpus, ways)` with one
-# way for each of its operators. Together the stages have all operators, in order, and use all of `graph.num_gpus`.
-# `stage_seconds(graph, first, stage)` is the time t of a stage whose first operator is `first`. With M microbatches, a
-# step takes sum(t) + (M - 1) x max(t) over the stages.
+# microbatch; the keys of `graph.seconds[o]` are the numbers of GPUs that a stage may have. `graph.between[a,
+# b][gpus][way_a][way_b]` is the extra time if b reads a's output and both are in the same stage; across stages it costs
+# nothing. Most operators read their predecessor; a residual connection reads further back. For each stage, return
+# `Stage(gpus, ways)` with one way for each of its operators. Together the stages have all operators, in order, and use
+# all of `graph.num_gpus`. `stage_seconds(graph, first, stage)` is the time t of a stage whose first operator is
+# `first`. With M microbatches, a step takes sum(t) + (M - 1) x max(t) over the stages.
 #
 # Your score is the step time. On each graph, half of the points are for beating equal stages with all operators cut in
 # one way, the other half for matching Alpa, which finds the shortest step. In each graph you may look up

@@ -115,8 +115,8 @@ def sync(folder: Path) -> None:
 # At each file operation of your saves the check tries four crashes: a kill and three power cuts, which leave unsynced
 # files missing, empty, or with a hole of zeros. After each crash the check loads, saves and loads.
 #
-# The first line of `load_checkpoint` is given. It sorts file names as text, so how must you name your files? Then
-# return the first checkpoint that can be read.
+# The first line of `load_checkpoint` is given. It sorts file names as text: choose names that sort by step. Return the
+# first checkpoint that can be read.
 #
 # ### Exercise [[checkpoints]]
 #
@@ -133,8 +133,8 @@ def save_checkpoint(folder: Path, step: int, state: dict) -> None:
 
     Args:
         folder: Where checkpoints are; it exists, and nobody else writes there.
-        step: 0 or more. Greater than every step in the folder, except after a crash: then the interrupted step may come
-            again.
+        step: 0 or more, and greater than every step in the folder. One exception: after a crash, the interrupted step may
+            be saved again.
         state: For torch.save.
     """
     # BEGIN SOLUTION checkpoints
@@ -307,9 +307,8 @@ labkit.check("together", save_together, load_together)
 # Why must no rank run ahead? Its next save would delete an older step, perhaps the newest that all ranks have.
 #
 # Below is a training run made of your parts. `labkit.crash_points` finds every moment at which a crash would leave the
-# disk in a new state. There it crashes the run, by a kill or a power cut, restarts it as torchrun would, and
-# compares the final state, bit for bit, with that of a run without a crash. Here it tries 24 crashes, in 30
-# seconds.
+# disk in a new state. There it crashes the run, by a kill or a power cut, restarts it as torchrun would, and compares
+# the final state, bit for bit, with that of a run without a crash. Here it tries 24 of them, in 30 seconds.
 
 
 # %% tags=["given"]
@@ -418,8 +417,9 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 #
 # * Sync the file, rename it, sync the folder, and only then delete old checkpoints.
 # * A resume restores everything that changes, including the sampler, the schedule and random number generators.
-# * All ranks load the newest step that *all* have, and make the same calls whatever they find.
-# * Save every $\sqrt{2CM}$. Make $C$ small, notice hangs early, and be able to go on with fewer ranks.
+# * All ranks load the newest step that *all* have, and always make the same calls.
+# * Save every $\sqrt{2CM}$ seconds (section 6). Make $C$ small, notice hangs early, and be able to go on with fewer
+#   ranks.
 #
 # **The next question.** Six of the 419 were **silent data corruption**: something calculated wrongly, and no error said
 # so. How would you notice?
@@ -466,8 +466,8 @@ for name, job in JOBS.items():
 # left. Beating it earns half of the points. The other half is for losing as little as Young/Daly's plan: it saves at
 # Young's interval (which Daly refined), in the background where that is better, has no spares, and shrinks. The best
 # known plan, found by a search, loses less: it also copies. Think first: [[storage_interval]] says how far apart saves
-# may be if you copy. Then try plans with `lost`. The check draws the same failures as `lost`; when you hand in, others
-# are drawn.
+# may be if you copy. Then try plans with `lost`. The check in this notebook draws the same failures as `lost`; the
+# grading draws others.
 #
 # ### Exercise [[recovery_policy]]
 #
@@ -609,9 +609,9 @@ for name, failures in flips.items():
 def checked_mean(gradient: Tensor, compute: Callable[[int], Tensor]) -> tuple[Tensor, int | None]:
     """Return the mean of the right gradients of all batches, and the rank that computes wrongly, or None.
 
-    All ranks return the same rank or None, and the same mean up to rounding. There are at least 3 ranks. At most one of
-    them computes wrongly. Then its `gradient` is wrong, or all that its `compute` returns, or both. A wrong result
-    differs from the right one in a single bit: the same bit of the same element each time. If nothing is wrong, each
+    All ranks return the same rank or None, and the same mean up to rounding. There are at least 3 ranks. At most one
+    rank is broken. Its `gradient` is wrong, or every result of its `compute` (for any batch), or both. Each wrong
+    result has one flipped bit, always the same bit of the same element. If nothing is wrong, each
     rank calls compute exactly once; otherwise each calls it one to three times.
 
     Args:
@@ -694,8 +694,8 @@ for steps in (1, 3, 6, 99):
 # worker that is missing at the end of a round is left out of that round's average.
 #
 # Each worker of this crew has some classes of the data that no other worker has. If one worker never takes part, the
-# goal cannot be reached. `kilobytes(crew, recipe)` says how much is sent until the goal is reached, or None if it is
-# not reached in the time of 400 steps. `help(Crew)` and `help(Recipe)` list the fields.
+# goal cannot be reached. `kilobytes(crew, recipe)` returns how many kilobytes are sent until the goal is reached, or
+# None if it is not reached in the time of 400 steps. `help(Crew)` and `help(Recipe)` list the fields.
 
 
 # %% tags=["given"]
@@ -740,7 +740,8 @@ def outer_step(
 
     Args:
         shared: The weights before the round.
-        momentum: The momentum that you returned last; zeros at first. Its sign is up to you.
+        momentum: The momentum that you returned last; zeros at first. It may add up moves or gradients
+            (their negatives): nobody else reads it.
         moves: What inner_steps returned on each worker, None for a worker that is missing. At least one is not None.
             The gradient is minus their average.
         rate: The learning rate.

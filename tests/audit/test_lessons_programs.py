@@ -16,8 +16,8 @@ from tests.checks.lesson_cells import lesson
 EXERCISES = Path(labkit.__file__).parent / "exercises"
 PROGRAMS: dict[str, tuple[Callable[[], None], str, str, dict[str, str]]] = {
     "05": (wrong_runs.a_little_worse, "used-before-wait", "optimizer.step()", {}),
-    "10": (wrong_runs.forgets_residuals, "state-never-found", "compressed = ", {}),
-    "13": (wrong_runs.keeps_gradients, "one-rank-holds-more", "plotted.append(", {"gpu": "a100"}),
+    "10": (wrong_runs.largest_entries_first, "state-never-found", "compressed = ", {}),
+    "13": (wrong_runs.four_sharded_layers, "one-rank-holds-more", "plotted.append(", {"gpu": "a100"}),
 }
 """Lesson -> the program, the rule that finds its mistake, how the line begins that is named, and the hardware."""
 

@@ -87,11 +87,14 @@ def test_what_one_late_rank_costs_is_what_both_recordings_show() -> None:
         work = [span for span in run.rows() if span.rank == 0 and span.name in ("load batch", "forward and backward")]
         moves_ns = step_ns - late_ns
         assert f"{(sum(span.duration_ns for span in work[:2]) + moves_ns) / 1e6:.1f}" == "6.1"
+        alone, thousand = (share * (step_ns - others_ns) / others_ns for share in (0.01, 1 - 0.99**1000))
+        assert alone / (1 + alone) < 0.02 and thousand / (1 + thousand) > 0.5
     text = (NOTEBOOKS.parent / "solutions" / "00_start_here.py").read_text(encoding="utf-8").replace("\n# ", " ")
     assert "The other seven ranks need 6.1 ms for a step" in text and "takes more than twice as long" in text
     late = {ranks: f"{1 - 0.99**ranks:.0%}".replace("%", " %") for ranks in (8, 64, 1000)}
     assert f"With eight ranks, {late[8]} of all steps are late (1 - 0.99^8). With 64 ranks, {late[64]} are" in text
     assert late[1000] == "100 %"
+    assert "What costs one GPU less than 2 % of its time costs a thousand GPUs more than half." in text
 
 
 def test_it_is_the_first_notebook_that_make_lab_opens() -> None:

@@ -89,8 +89,10 @@ def test_what_the_text_adds_up_is_what_ports_carry(lesson: Lesson) -> None:
     moved = sum(message.bytes for message in labkit.recorded("hot_spot").messages())
     gradients = 8 * (2048 * 2048 + 2048) * 4
     moving_ms = f"{1e3 * moved / rate:.0f}"
-    assert f"{moved / 1e9:.2f} GB pass device 0's port at {rate / 1e9:.0f} GB/s" in text
-    assert f"That takes about {moving_ms} ms" in text
+    assert f"these {moved / 1e9:.2f} GB take about {moving_ms} ms at {rate / 1e9:.0f} GB/s" in text
+    models = 2 * 7 * gradients
+    assert f"gradients come back ({models / 1e9:.2f} GB)" in text
+    assert f"outputs and their gradients ({(moved - models) / 1e9:.2f} GB)" in text
     assert f"7/4 of the {gradients / 1e6:.0f} MB" in text
     assert f"{1e3 * 7 / 4 * gradients / rate:.1f} ms instead of {moving_ms}" in text
 

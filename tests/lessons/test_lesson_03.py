@@ -130,7 +130,7 @@ def test_numbers_in_the_text_are_those_of_formulas_and_pars(lesson: Lesson, answ
     best = find("unequal_links").visible[0].about["pars"][2]  # type: ignore[index, call-overload]
     adding_us = 63 * describe(64).device.launch_ns / 1e3
     assert f"takes {best:,.0f}" in text and f"63 · 4 = {adding_us:.0f}" in text
-    assert f"In the ring it sends as many as 2 · 63/64 = {answers.ring_seconds(1, 64, 0, 1):.2f} tensors" in text
+    assert f"In the ring it sends 2 · 63/64 = {answers.ring_seconds(1, 64, 0, 1):.2f}." in text
     assert f"126 - 12 = {2 * 63 - 2 * 6} extra latencies" in text
 
 

@@ -189,7 +189,10 @@ def test_the_text_explains_strong_scaling_with_the_numbers_of_its_cell(lesson: L
     assert f"a step on 64 GPUs takes {step_ms}." in text
     assert f"{4 * (2048 * 2048 + 2048) * 4 / 1e6:.0f} MB of gradients" in text
     leaves_a_node, card = 2 * 7 / 8 * 4 * (2048 * 2048 + 2048) * 4, 12.5e9  # eight nodes, 100 Gbit/s
-    assert round(1e3 * leaves_a_node / card, -1) == 10 and "Through one card that would take about 10 ms." in text
+    assert "computes for 24 ms and sends for about 2 ms" in text and round(step_ms - alone_ms / 64) == 2
+    assert (
+        round(1e3 * leaves_a_node / card, -1) == 10 and "through one card, that alone would take about 10 ms." in text
+    )
 
 
 @pytest.mark.long

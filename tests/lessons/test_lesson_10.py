@@ -45,7 +45,7 @@ class TestContract(LessonContract):
         "quantised reduce-scatter": r"\*\*quantised reduce-scatter\*\*",
         "PowerSGD": r"vogels, karimireddy and jaggi, 2019",
         "three links": r"gigabits, step_s, step_bytes, rows = \(1, 10, 100\)",
-        "loss against bytes and seconds": r"in \*\*seconds\*\*, it depends on the link",
+        "loss against bytes and seconds": r"in \*\*seconds\*\*, a fast link leaves little",
         "a budget of bytes": r"a budget of bytes",
         "the next lesson": r"11_faster_steps",
         "sources": r"### sources",
