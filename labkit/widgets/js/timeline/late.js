@@ -38,7 +38,7 @@ function waitsOf(state, number, row, late) {
   return found;
 }
 
-/** [begin, end, event] of the waits in view that computing hides: a call has begun, and none moves until a late rank comes. */
+/** [begin, end, event] of the waits in view that computing hides: of a call that moves once a late rank comes. */
 function hiddenWaits(state, number, row, late) {
   const { start, segmentStart, segmentEnd } = state.runs[number];
   const [t0, t1] = windowOf(state, number);
@@ -133,7 +133,7 @@ export function paintLate(context, state) {
 
 /** Who comes, and the first time what that means. */
 const comersOf = (ranks, k) =>
-  `rank${ranks.length > 1 ? `s ${ranksText(ranks)} come` : ` ${ranks} comes`}${k ? "" : ": the wait ends"}`;
+  `rank${ranks.length > 1 ? `s ${ranksText(ranks)} come` : ` ${ranks} comes`}${k ? "" : ": wait ends"}`;
 
 /** Say at a line who comes, under the row of the last who do. */
 function tellComers(context, state, at, { y, bar, told }, words) {

@@ -45,6 +45,7 @@ export class Stack {
     this.memories = [];
     this.heads = [];
     this.gapsIn = [];
+    this.without = []; // of each run the ranks whose lane of computing is left out
   }
 
   /** Words in place of the ranks that are left out, where the rank before them has been put. */
@@ -110,7 +111,11 @@ export class Stack {
     const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
     const isBare = (row) => !row.stream && holdsNames(this.bar) && isNear(row);
     const isAlone = (row) => shown.every((other) => other.rank !== row.rank || isBare(other));
-    if (this.isBeside) shown = shown.filter((row) => !isBare(row) || isAlone(row)); // a line of it would need words
+    if (this.isBeside) {
+      const without = shown.filter((row) => isBare(row) && !isAlone(row)); // a line of it would need words
+      shown = shown.filter((row) => !without.includes(row));
+      this.without[number] = without.filter(({ lane }) => lane === COMPUTE).map(({ rank }) => rank);
+    }
     const around = (isFolded && neighboursOf(run)) || {};
     shown.forEach((row, k) => {
       if (row.rank === around.first && shown[k - 1]?.rank !== row.rank) this.neighbour(run, number, around.before);
