@@ -142,7 +142,7 @@ export function picture(scene, width) {
   sheet.bounds([
     ["at least", most([now.compute, now.comm]), now.compute < now.comm ? "only sending" : "only computing"],
     ["actual", now.whole, `these buckets, ${seconds(now.whole - now.compute)} more`],
-    ["no overlap", now.alone, "first computing, then sending"],
+    ["no overlap", now.alone, "first computing, then sending these"],
   ]);
   if (data.norms && now.hook.errors) sheet.errors(scene);
   sheet.caps(scene);

@@ -21,8 +21,6 @@ const ROOM_OF_ARROWS = 9;
 /** Pixels of a row in which next to nothing is. */
 const BARE = 3;
 
-/** Pixels of the row of a rank that is seen only for the messages it exchanges. */
-const LOW = 12;
 const APART = 3; // pixels more under a run's name
 
 /** Pixels of words under a row. */
@@ -66,12 +64,12 @@ export class Stack {
     this.y += NAMED;
   }
 
-  /** The calls of a rank that is folded, low, beside the one that it exchanges messages with. */
+  /** The calls of a rank that is folded, beside the one that it exchanges messages with. */
   neighbour(run, number, rank) {
     const calls = run.ranks.get(rank)?.lanes[COMMUNICATION];
     if (!calls) return;
     this.y += this.rows.at(-1)?.run === number ? 0 : APART;
-    this.put(number, calls, LOW, true);
+    this.put(number, calls, this.bar, true);
     this.y += this.gaps.rank;
   }
 
