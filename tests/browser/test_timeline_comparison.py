@@ -97,7 +97,7 @@ def test_of_ranks_that_are_alike_and_exchange_messages_three_are_seen_and_with_w
     assert words.count("each rank: 3 × 2 MB in, 3 × 2 MB out") == 1
     (enlarged,) = [each for each in words if each.startswith("step 1 of 3, ")]
     assert enlarged.endswith(" times as wide; rank 7 sends to rank 0: a ring")
-    assert words.count("irecv ← 7") == 2 * 3 + 1  # of each run its calls, which hide the sends, and what is enlarged
+    assert words.count("recv ← 7") == 2 * 3 + 1  # of each run its calls, which hide the sends, and what is enlarged
     after = "() => { const { state, canvas } = VIEW; const { y } = state.layout.rows.at(-1); const { data } = "
     after += "canvas.getContext('2d').getImageData((canvas.width - 178) / 3 + 134, y * state.ratio + 3, 70, 1);"
     after += "return new Set(data.filter((each, at) => at % 4 === 0)).size + data[0] }"

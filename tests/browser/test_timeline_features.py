@@ -361,7 +361,7 @@ def test_who_comes_last_is_tied_to_the_ends_of_the_waits_and_each_says_how_long_
     assert tiles[2].split("\n") == ["rank 2: 1.5 times as long", "computing: 6 ms, the others 4 ms"]
     words = _exported(page)
     assert words.count("2 ms") == 2  # under the waits of ranks 0 and 1
-    assert "rank 2 comes: the wait ends" in words
+    assert "rank 2 comes: wait ends" in words
     tie = _pixels(page, "v.canvas", "v.state.theme.ink", "[124, 60, v.canvas.width - 178, 30]")
     at = int(np.argmax(tie)) / (len(tie) - 1)
     assert max(tie) >= 10 and at == pytest.approx(0.75, abs=0.01)  # where rank 2 begins to reduce

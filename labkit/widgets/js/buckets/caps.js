@@ -1,17 +1,17 @@
 // Step time over the bucket cap: from what computing alone takes to what a step without overlap takes.
 
 import { strokeOf } from "../figure/colours.js";
-import { line, rect, tag, text, wrapped } from "../figure/markup.js";
+import { tag, text, wrapped } from "../figure/markup.js";
 import { least, most } from "../figure/numbers.js";
 import { plot, levelsIn } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
 
 const MIB = 2 ** 20;
-const BELOW = 0.3; // of the plot's height, under the lower bound, for words
+const BASE = 0.12; // of the plot's height, in which no number stands over that of the axis
 const NEAR = 0.15; // of it, by which the slowest may lie above a step without overlap and still be on its scale
 const ABOVE = 40; // pixels above a cut of the axis, for what is far slower
 const CUT = 10; // pixels of a cut
-const HEADS = 28; // pixels under what is said over the plot
+const HEADS = 16; // pixels under what is said over the plot
 const BOLD = 0.8; // of the letters in a line that are not bold
 const LETTER = 6; // pixels
 const ROOM = 130; // from the picture's edge to the middle of words
@@ -27,14 +27,15 @@ function reachOf({ now, curve }) {
   const usual = most([least([most(curve), now.alone]), least(curve), now.whole, low * 1.01]);
   const high = most([usual, ...curve.filter((time) => time <= usual + NEAR * (usual - low))]);
   const far = curve.filter((time) => time > high);
-  return { low: low - BELOW * (high - low), high, far: far.length ? [least(far), most(far)] : undefined };
+  return { low, high, far: far.length ? [least(far), most(far)] : undefined };
 }
 
 /** What it says over the plot, in a width: [markup, height]. */
-function headOf({ advice }, y, wide) {
-  const [markup, tall] = wrapped(advice, y + 14, BOLD * wide, "plain bold");
-  const what = text(0, y + tall + 17, "step time by bucket cap (log); at a zigzag its axis is cut", "small grey");
-  return [markup + what, tall + HEADS];
+function headOf(scene, y, wide) {
+  const [markup, tall] = wrapped(scene.advice, y + 14, BOLD * wide, "plain bold");
+  const what = `step time by bucket cap (log scale), from ${seconds(scene.now.compute)} on: only computing`;
+  const [told, down] = wrapped(reachOf(scene).far ? `${what}; cut at the zigzag` : what, y + tall + 17, wide);
+  return [markup + told, tall + down + HEADS];
 }
 
 /** Pixels of the plot in all, without the numbers under it. */
@@ -64,12 +65,9 @@ function endWords({ sizes, curve, counts }, { x, wide }, at) {
 const dot = ([cx, cy], isBest, told) =>
   tag("circle", { cx, cy, r: isBest ? 5 : 2.5, fill: "currentColor", style: "fill:currentColor", ...told });
 
-/** Where an axis is cut: ground over what crosses it, with two zigzags. */
-function cut(x, y, wide) {
-  const zigzag = (at) => tag("path", { d: `M${x} ${at}${"l5 -4l5 4".repeat(Math.floor(wide / 10))}`, class: "edge" });
-  const ground = rect(x - 2, y, wide + 4, CUT, { style: "fill:var(--lk-ground, Canvas)" });
-  return ground + zigzag(y + 4) + zigzag(y + CUT);
-}
+/** Two zigzags beside an axis where it is cut. */
+const cut = (x, y) =>
+  [y, y + CUT / 2].map((at) => tag("path", { d: `M${x} ${at}${"l5 -4l5 4".repeat(4)}`, class: "edge" })).join("");
 
 /** What this cap costs, on the side of the best one, where the curve is lower; less of it where that is near. */
 function ownWords(x, y, long, short, away) {
@@ -91,15 +89,9 @@ function points({ data, curve }, at, place, { bound, wide }) {
     }
     const svg = dot([cx, cy], k === best, told);
     if (k !== best) return svg;
-    const under = cy + 17 > bound - 3 ? bound + 14 : cy + 17; // not across the dashed line
-    return svg + text(Math.min(Math.max(cx, ROOM), ROOM + wide), under, `best: ${named(k)}`, "small middle bold");
+    const down = cy + 18 > bound ? cy - 10 : cy + 15; // not across the axis
+    return svg + text(Math.min(Math.max(cx, ROOM), ROOM + wide), down, `best: ${named(k)}`, "small middle bold");
   });
-}
-
-/** What the dashed line is, at the end where the best cap is not. */
-function boundWords({ x, wide }, y, isRight) {
-  if (wide < ROOMY) return "";
-  return text(isRight ? x + 6 : x + wide, y + 14, "only computing", isRight ? "small grey" : "small grey end");
 }
 
 const shown = (cap) => String(Number(cap.toPrecision(2)));
@@ -115,13 +107,13 @@ function apart(caps, across) {
   });
 }
 
-/** At most four of some levels, for words have room between them. */
-const few = (levels) => (levels.length > 4 ? levels.filter((_, k) => k % 2 === 0) : levels);
+/** Every other one of many levels, for words have room between them. */
+const few = (levels) => (levels.length > 3 ? levels.filter((_, k) => k % 2) : levels);
 
 /** Where the axis across and the one up reach, with their numbers. */
-const scalesOf = (caps, across, { low, high }, bound) => [
+const scalesOf = (caps, across, { low, high }) => [
   [caps[0], caps.at(-1), shown, true, apart(caps, across)],
-  [low, high, seconds, false, few(levelsIn(bound, high))],
+  [low, high, seconds, false, [low, ...few(levelsIn(low + BASE * (high - low), high))]],
 ];
 
 /** The line through the points; over a cut of the axis, where its slope means nothing, in dashes. */
@@ -138,7 +130,7 @@ function lineOf(curve, high, place) {
 
 /** The plot in a frame { x, y, wide, tall } of a scene of the picture; under what it says. */
 export function capPlot(scene, { x, y: top, wide, tall }) {
-  const { data, values, now, curve } = scene;
+  const { data, values, curve } = scene;
   const at = data.caps.indexOf(values.cap);
   const caps = data.caps.map((cap) => cap / MIB);
   const [from, to] = [caps[0], caps.at(-1)];
@@ -151,21 +143,15 @@ export function capPlot(scene, { x, y: top, wide, tall }) {
   const up = (time) => (time > high ? inFar(time) : y + tall * (1 - (time - low) / (high - low)));
   const across = (cap) => x + wide * (from < to ? Math.log(cap / from) / Math.log(to / from) : 0);
   const place = (k) => [across(caps[k]), up(curve[k])];
-  const isRight = across(caps[curve.indexOf(least(curve))]) > x + wide / 2;
-  const bound = up(now.compute);
   const levels = far ? [...new Set(far)].map((time) => text(x - 6, up(time) + 4, seconds(time), "small end")) : [];
   return (
     head +
-    line(x, bound, x + wide, bound, "rule", { "stroke-dasharray": "3 3" }) +
-    boundWords(frame, bound, isRight) +
-    plot(x, y, wide, tall, "", [], ...scalesOf(caps, across, reach, now.compute)) +
-    text(x - 6, y + tall + 4, "0", "small end") +
+    plot(x, y, wide, tall, "", [], ...scalesOf(caps, across, reach)) +
     lineOf(curve, high, (k) => place(k).join(" ")) +
-    (far ? cut(x, y - CUT - 7, wide) : "") +
+    (far ? cut(x - 46, y - CUT) : "") +
     levels.join("") +
-    cut(x, y + tall - CUT - 3, wide) +
     text(0, y + tall + 16, "cap, MiB", "small grey") +
     endWords(scene, frame, up) +
-    points(scene, at, place, { bound, wide }).join("")
+    points(scene, at, place, { bound: y + tall, wide }).join("")
   );
 }

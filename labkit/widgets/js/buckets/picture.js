@@ -29,7 +29,9 @@ class Sheet {
     this.scene = { ...scene, width, x: (time) => LEFT + (time / this.end) * this.wide };
     this.y = 20;
     this.svg =
-      stripes(1) + text(0, 12, "made in backward; width: bytes, and so time", "small grey") + text(0, 35, "gradients");
+      stripes(1) +
+      text(0, 12, "as backward makes them: time in proportion to bytes", "small grey") +
+      text(0, 35, "gradients");
   }
 
   strip(step, link, tall) {
@@ -140,7 +142,7 @@ export function picture(scene, width) {
   sheet.bounds([
     ["at least", most([now.compute, now.comm]), now.compute < now.comm ? "only sending" : "only computing"],
     ["actual", now.whole, `these buckets, ${seconds(now.whole - now.compute)} more`],
-    ["no overlap", now.alone, "first computing, then sending"],
+    ["no overlap", now.alone, "first computing, then sending these"],
   ]);
   if (data.norms && now.hook.errors) sheet.errors(scene);
   sheet.caps(scene);

@@ -61,6 +61,7 @@ export function paintEnlarged(context, state) {
   context.strokeStyle = state.theme.edge;
   const box = (x, until) => context.strokeRect(Math.round(x) + 0.5, top + 0.5, Math.round(until - x), bottom - top);
   box(x0 - 1, x1 - 1);
+  box(x1 - 1, left); // from what is small to what is large
   box(left, right);
   context.fillStyle = state.theme.ink;
   context.textAlign = "left";

@@ -10,6 +10,7 @@ import { timeText } from "./words.js";
 
 const LEAST = 3; // pixels of a wait whose end is tied to who comes
 const MOST = 200; // waits of a row
+const HIDDEN = "hidden wait";
 const FONT = "11px system-ui, sans-serif";
 const BOLD_FONT = "700 11px system-ui, sans-serif";
 const BOLD = 4; // pixels by which half of such words is wider, at most
@@ -35,6 +36,32 @@ function waitsOf(state, number, row, late) {
     found.push([begins[k], ends[k]]);
   }
   return found;
+}
+
+/** [begin, end, event] of the waits in view that computing hides: of a call that moves once a late rank comes. */
+function hiddenWaits(state, number, row, late) {
+  const { start, segmentStart, segmentEnd } = state.runs[number];
+  const [t0, t1] = windowOf(state, number);
+  const found = [];
+  const first = lowerBound(start, row.first, row.last, t0);
+  for (let i = first; i < row.last && start[i] < t1 && i < first + MOST; i++) {
+    const at = lowerBound(segmentEnd, row.from, row.to, start[i] + 1);
+    const long = segmentStart[at] - start[i];
+    if (at === row.to || long < LEAST * pixelOf(state) || found.at(-1)?.[1] === segmentStart[at]) continue;
+    if (comesAt(state.runs[number], late, segmentStart[at], NEAR * long)) found.push([start[i], segmentStart[at], i]);
+  }
+  return found;
+}
+
+/** A line from where a call begins to where a late rank comes for it, and what it is where that has room. */
+function paintHidden(context, state, { run, y, bar }, [begin, end, event]) {
+  const [from, to] = [begin, end].map((time) => xOf(state, time + shiftOf(state, run)));
+  context.fillStyle = state.theme.colours[state.runs[run].category[event]];
+  context.fillRect(from, y + bar - 2, to - from, 2);
+  const left = Math.max(from, LEFT);
+  if (widthOf(context, state, HIDDEN) > to - left) return;
+  context.fillStyle = state.theme.ink;
+  context.fillText(HIDDEN, (left + to) / 2, y + bar / 2 - 1);
 }
 
 /** Waits between which the rank computes nothing, together. */
@@ -82,15 +109,17 @@ export function paintLate(context, state) {
     if (!late.length) return;
     const heights = new Map(); // by time, of all rows that it ties
     const told = []; // [row, waits that are one group]
+    context.textAlign = "center";
     for (const place of calls.filter(({ row }) => !ranks.includes(row.rank))) {
       const work = rows.find(({ row }) => row.rank === place.row.rank && row.lane === COMPUTE);
       const comers = late.map(({ row }) => row);
       const waits = waitsOf(state, number, place.row, comers);
       for (const [, end] of waits) heights.set(end, [...(heights.get(end) ?? []), place.y, place.y + place.bar]);
-      if (work && place.told) told.push([place, together(run, work, waits)]);
+      if (!work || !place.told) continue;
+      told.push([place, together(run, work, waits)]);
+      for (const wait of hiddenWaits(state, number, place.row, comers)) paintHidden(context, state, place, wait);
     }
     for (const [time, ends] of heights) tie(context, state, xOf(state, time + shiftOf(state, number)), ends, late);
-    context.textAlign = "center";
     for (const [place, groups] of told) {
       let end = LEFT;
       for (const group of groups) end = tellWaits(context, state, place, group, end);
@@ -104,7 +133,7 @@ export function paintLate(context, state) {
 
 /** Who comes, and the first time what that means. */
 const comersOf = (ranks, k) =>
-  `rank${ranks.length > 1 ? `s ${ranksText(ranks)} come` : ` ${ranks} comes`}${k ? "" : ": the wait ends"}`;
+  `rank${ranks.length > 1 ? `s ${ranksText(ranks)} come` : ` ${ranks} comes`}${k ? "" : ": wait ends"}`;
 
 /** Say at a line who comes, under the row of the last who do. */
 function tellComers(context, state, at, { y, bar, told }, words) {

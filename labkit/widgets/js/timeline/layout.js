@@ -119,8 +119,8 @@ export function layOut(state) {
   let way = ofLanes;
   if (runs.length > 1 && !overlay) way = ofTwo;
   else if (asCluster(state) && runs.length === 1) way = ofCluster;
-  const { rows, memories, heads, gapsIn, hasSteps, bar, y } = way(state, high);
-  return { rows, memories, heads, gapsIn, hasSteps, bar, height: Math.max(y, TOP + 24) };
+  const { rows, memories, heads, gapsIn, without, hasSteps, bar, y } = way(state, high);
+  return { rows, memories, heads, gapsIn, without, hasSteps, bar, height: Math.max(y, TOP + 24) };
 }
 
 /** By how much a run is shifted: one shown beside another by its offset. */

@@ -1,7 +1,7 @@
 // Of two runs: how much the rank with most bytes sends and receives.
 
 import { COMMUNICATION } from "./kinds.js";
-import { LEFT, RIGHT, shiftOf, xOf } from "./layout.js";
+import { LEFT, RIGHT, ranksText, shiftOf, xOf } from "./layout.js";
 import { bytesText } from "./words.js";
 
 const notes = new WeakMap(); // by run
@@ -39,7 +39,9 @@ function paintBytes(context, state) {
     const run = state.runs[number];
     if (!notes.has(run)) notes.set(run, mostBytes(run));
     const end = Math.min(xOf(state, run.span + shiftOf(state, number)), state.width - RIGHT);
-    const words = notes.get(run);
+    const ranks = state.layout.without[number] ?? [];
+    const few = ranks.length ? `; ranks ${ranksText(ranks)} compute for less than 2 % of the time` : "";
+    const words = `${notes.get(run)}${few}`;
     if (LEFT + 4 + context.measureText(words).width < end - ENDS) context.fillText(words, LEFT + 4, y + 8);
   });
 }

@@ -36,7 +36,8 @@ const TOLD = 6;
 
 /** The longest of an event's names that fits: with its peer, alone, or its first words, none of them cut. */
 function nameFor(context, state, [full, kind, , peer], room) {
-  const name = full.replace(/_$/, ""); // that it works in place says the event's own words
+  const shown = full.replace(/_$/, ""); // that it works in place says the event's own words
+  const name = state.runs.length > 1 ? shown.replace(/^i(?=send$|recv$)/, "") : shown; // one act, one name in two runs
   const way = /recv|serve/.test(kind) ? "←" : "→";
   const whole = [peer >= 0 ? `${name} ${way} ${peer}` : name, name];
   const found = whole.find((each) => each && widthOf(context, state, each) <= room);

@@ -21,8 +21,6 @@ const ROOM_OF_ARROWS = 9;
 /** Pixels of a row in which next to nothing is. */
 const BARE = 3;
 
-/** Pixels of the row of a rank that is seen only for the messages it exchanges. */
-const LOW = 12;
 const APART = 3; // pixels more under a run's name
 
 /** Pixels of words under a row. */
@@ -45,6 +43,7 @@ export class Stack {
     this.memories = [];
     this.heads = [];
     this.gapsIn = [];
+    this.without = []; // of each run the ranks whose lane of computing is left out
   }
 
   /** Words in place of the ranks that are left out, where the rank before them has been put. */
@@ -65,12 +64,12 @@ export class Stack {
     this.y += NAMED;
   }
 
-  /** The calls of a rank that is folded, low, beside the one that it exchanges messages with. */
+  /** The calls of a rank that is folded, beside the one that it exchanges messages with. */
   neighbour(run, number, rank) {
     const calls = run.ranks.get(rank)?.lanes[COMMUNICATION];
     if (!calls) return;
     this.y += this.rows.at(-1)?.run === number ? 0 : APART;
-    this.put(number, calls, LOW, true);
+    this.put(number, calls, this.bar, true);
     this.y += this.gaps.rank;
   }
 
@@ -110,7 +109,11 @@ export class Stack {
     const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
     const isBare = (row) => !row.stream && holdsNames(this.bar) && isNear(row);
     const isAlone = (row) => shown.every((other) => other.rank !== row.rank || isBare(other));
-    if (this.isBeside) shown = shown.filter((row) => !isBare(row) || isAlone(row)); // a line of it would need words
+    if (this.isBeside) {
+      const without = shown.filter((row) => isBare(row) && !isAlone(row)); // a line of it would need words
+      shown = shown.filter((row) => !without.includes(row));
+      this.without[number] = without.filter(({ lane }) => lane === COMPUTE).map(({ rank }) => rank);
+    }
     const around = (isFolded && neighboursOf(run)) || {};
     shown.forEach((row, k) => {
       if (row.rank === around.first && shown[k - 1]?.rank !== row.rank) this.neighbour(run, number, around.before);

@@ -47,15 +47,15 @@ export function paintSteps(context, state) {
   if (!state.layout.hasSteps) return;
   const { width, layout, theme } = state;
   const ends = stepEnds(state.runs[0]);
-  context.textAlign = "center";
+  context.textAlign = "left";
   ends.forEach((end, k) => {
     const [from, to] = [ends[k - 1] ?? 0, end].map((time) => xOf(state, time));
     if (to - from < APART) return;
     context.fillStyle = theme.edge;
     if (k + 1 < ends.length) context.fillRect(Math.round(to), TOP, 1, layout.height - TOP);
     const [left, right] = [Math.max(from, LEFT), Math.min(to, width - RIGHT)];
-    const words = [`step ${k + 1}`, `${k + 1}`].find((each) => widthOf(context, state, each) + 6 < right - left);
+    const words = [`step ${k + 1}`, `${k + 1}`].find((each) => widthOf(context, state, each) + 8 < right - left);
     context.fillStyle = theme.quiet;
-    if (words) context.fillText(words, (left + right) / 2, TOP + 5);
+    if (words) context.fillText(words, left + 4, TOP + 5);
   });
 }
