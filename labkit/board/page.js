@@ -120,11 +120,13 @@ function drawLanes(section) {
   if (!shown.length) return;
   section.classList.toggle("roomy", !instructors && shown.length <= MOST_ROOMY);
   const svgs = shown.map(([lane]) => lane.querySelector("svg"));
-  const fullest = Math.max(1, ...shown.flatMap(([, each]) => [each.on_it, each.passed]));
+  const [on, passed] = ["on_it", "passed"].map((half) => Math.max(1, ...shown.map(([, each]) => each[half])));
   const count = document.querySelector(".count.on").offsetWidth;
-  const half = svgs[0].clientWidth / 2 - count;
-  const [rowOf, step] = rowsFor(fullest, half - 14, 0.94 * Math.min(...svgs.map((svg) => svg.clientHeight)));
-  shown.forEach(([, each], at) => drawPeople(svgs[at], each, rowOf, step, count));
+  const [wide, tall] = [svgs[0].clientWidth, 0.94 * Math.min(...svgs.map((svg) => svg.clientHeight))];
+  const how = { isOneRow: section.classList.contains("roomy"), largest: instructors ? 24 : 52 }; // pixels from dot to dot
+  const [rowOf, step, split] = globalThis.dots.layout(on, passed, count + 20, wide, tall, how);
+  section.style.setProperty("--split", `${100 * split}%`);
+  shown.forEach(([, each], at) => drawPeople(svgs[at], each, rowOf, step, [count, wide * split + count]));
 }
 
 const MOST_ROOMY = 6; // lanes in which a title may have a line of its own, above the people
@@ -146,7 +148,7 @@ function heads() {
   const all = Object.keys(standing.learners).length;
   people.append(element("span", "●\u00a0on\u00a0it"), element("span", `●\u00a0passed, of\u00a0${all}`, "passed"));
   if (standing.helped?.length) people.firstChild.append(" ", element("span", "●\u00a0wants\u00a0help", "asks"));
-  row.append(element("div", "exercise", "what"), people, element("div", "last mistake, learners", "wrong"));
+  row.append(element("div", "exercise", "what"), people, element("div", "last mistake, and whose", "wrong"));
   return row;
 }
 
@@ -165,10 +167,12 @@ function notBegun() {
 
 const isNew = (name) => !standing.where[name] && !Object.keys(standing.learners[name]).length;
 
+const MOST_NAMED = 6; // whose mistake it is, is told at once, of more on a click
+
 /** The two commonest mistakes in words, in bold what no other is commoner than; names and the others open on a click. */
 function kinds(id, mistakes) {
   const told = mistakes.map(([name, makers]) => {
-    const made = folded(`${id} ${name}`, `${makers.length}× ${inWords(name)}`);
+    const made = folded(`${id} ${name}`, `${makers.length}× ${inWords(name)}`, makers.length <= MOST_NAMED);
     if (makers.length === mistakes[0][1].length) made.classList.add("commonest");
     made.append(element("small", makers.join(", ")));
     return made;
@@ -179,16 +183,17 @@ function kinds(id, mistakes) {
   return [...told.slice(0, 2), more];
 }
 
-const opened = new Set();
+const clicked = new Set();
 
-/** What opens on a click, and stays open when news comes. */
-function folded(key, summary) {
+/** What opens or closes on a click, and stays so when news comes; on a phone it begins closed. */
+function folded(key, summary, mayBeOpen = false) {
   const made = element("details");
-  made.open = opened.has(key);
+  const isOpen = mayBeOpen && innerWidth > 900;
+  made.open = clicked.has(key) !== isOpen;
   made.append(element("summary", summary));
   made.ontoggle = () => {
-    if (made.open === opened.has(key)) return;
-    opened[made.open ? "add" : "delete"](key);
+    if (made.open === (clicked.has(key) !== isOpen)) return;
+    clicked[made.open === isOpen ? "delete" : "add"](key);
     draw(); // the lane has another height
   };
   return made;
@@ -203,26 +208,9 @@ function newLane(id) {
   return lane;
 }
 
-const FIVE = 0.45; // the gap after each five dots of a row, so that they can be counted, in dots
-const LARGEST = instructors ? 24 : 52; // pixels from dot to dot
-
-/** How many dots a row has, a multiple of five, and the pixels from dot to dot.
-
-The widest row whose dots are nearly as large as they can be: few long rows compare better than many short ones.
-*/
-function rowsFor(crowd, wide, tall) {
-  const ways = [];
-  for (let rowOf = 5; rowOf < crowd + 5; rowOf += 5) {
-    const across = wide / (rowOf + (rowOf / 5 - 1) * FIVE);
-    ways.push([rowOf, Math.min(LARGEST, across, tall / Math.ceil(crowd / rowOf))]);
-  }
-  const largest = Math.max(...ways.map(([, step]) => step));
-  return ways.findLast(([, step]) => step >= 0.8 * largest);
-}
-
 /** Draw who is on an exercise and who has passed it, row by row from the left of each half, behind its count. */
-function drawPeople(svg, each, rowOf, step, count) {
-  const [wide, tall] = [svg.clientWidth, svg.clientHeight];
+function drawPeople(svg, each, rowOf, step, [left, right]) {
+  const tall = svg.clientHeight;
   const learners = Object.entries(standing.learners);
   const dots = new Map([...svg.children].map((dot) => [dot.dataset.name, dot]));
   const crowd = (people, isHere) =>
@@ -230,9 +218,9 @@ function drawPeople(svg, each, rowOf, step, count) {
       const dot = dots.get(name) ?? shape("circle", { cx: 0, cy: tall / 2 });
       const column = at % rowOf;
       const top = (tall - Math.ceil(people.length / rowOf) * step) / 2;
-      const along = (column + 0.5 + Math.floor(column / 5) * FIVE) * step + count;
+      const along = (column + 0.5 + Math.floor(column / 5) * FIVE) * step;
       const cy = top + (Math.floor(at / rowOf) + 0.5) * step;
-      const place = { cx: isHere ? along : wide / 2 + along, cy, r: step * 0.42 };
+      const place = { cx: (isHere ? left : right) + along, cy, r: step * 0.42 };
       for (const [key, value] of Object.entries(place)) dot.setAttribute(key, value);
       dot.dataset.name = name;
       dot.setAttribute("class", classOf(name, isHere));

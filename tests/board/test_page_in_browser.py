@@ -161,14 +161,15 @@ def test_waits_are_in_seconds_then_minutes_and_the_commonest_mistake_is_bold_and
     bold = "(all) => all.filter((each) => getComputedStyle(each).fontWeight >= 700).map((each) => each.textContent)"
     assert lane.locator("summary").evaluate_all(bold) == ["3× a a"]
     assert page.locator("[data-id=chunk_bounds] .wrong summary").evaluate_all(bold) == ["1× e", "1× f"]
-    assert lane.inner_text().split() == ["3×", "a", "a", "2×", "b", "b", "2", "more"]
+    named = ["3×", "a", "a", "ada,", "bo,", "cy", "2×", "b", "b", "di,", "eve"]
+    assert lane.inner_text().split() == [*named, "2", "more"]  # whose mistake it is stands there at once
     lane.get_by_text("2 more").click()
     expect(lane.get_by_text("1× d d")).to_be_visible()
     lane.get_by_text("3× a a").click()
-    expect(lane.get_by_text("ada, bo, cy")).to_be_visible()  # whose mistake it is, on a click
-    page.evaluate("draw()")  # what is open stays open when news comes
-    shown = ["3×", "a", "a", "ada,", "bo,", "cy", "2×", "b", "b", "2", "more", "1×", "c", "c", "1×", "d", "d"]
-    assert lane.inner_text().split() == shown
+    expect(lane.get_by_text("ada, bo, cy")).to_be_hidden()
+    page.evaluate("draw()")  # what is open or closed stays so when news comes
+    more = ["2×", "b", "b", "di,", "eve", "2", "more", "1×", "c", "c", "fay", "1×", "d", "d", "gil"]
+    assert lane.inner_text().split() == ["3×", "a", "a", *more]
     assert "●\u00a0wants\u00a0help" in page.inner_text(".heads")
     page.unroute("**/standing")
     page.close()
@@ -246,7 +247,11 @@ def test_a_lane_on_the_wall_says_that_most_are_there_and_how_many_want_help_but_
     board = own_board
     for number in range(4):
         board.send(f"learner {number}", "chunk_bounds", False)
-    board.send("learner 4", "ring_plan", False)
+    for number in range(5, 29):
+        board.send(f"learner {number}", "naive_all_reduce", True)
+    for number in range(5, 29):
+        board.send(f"learner {number}", "chunk_bounds", number % 2 > 0)
+    board.send("learner 4", "ring_sum", False)
     for number in (2, 4):
         post(board, "say", f"learner {number}", what="help")
     wrong: list[str] = []
@@ -257,9 +262,16 @@ def test_a_lane_on_the_wall_says_that_most_are_there_and_how_many_want_help_but_
     marks = ["Chunk bounds", "1 wants help", "most are here"]
     expect(title.locator("span")).to_have_text(marks, timeout=60_000)
     # One alone at an exercise is not told by its number: it would tell whose it is.
-    assert page.locator("[data-id=ring_plan] .title span:not(.words)").count() == 0
-    assert page.locator("[data-id=ring_plan] .count.passed").inner_text() == "0"
-    assert page.inner_text(".heads").split() == ["●", "on", "it", "●", "passed,", "of", "5"]
+    assert page.locator("[data-id=ring_sum] .title span:not(.words)").count() == 0
+    assert page.locator("[data-id=ring_sum] .count.passed").inner_text() == "0"
+    assert page.inner_text(".heads").split() == ["●", "on", "it", "●", "passed,", "of", "29"]
+    # Rows compare by their length: one row for each crowd, and none beyond its half.
+    for slug, on, passed in (("naive_all_reduce", 0, 24), ("chunk_bounds", 16, 12)):
+        dots = page.locator(f"[data-id={slug}] circle").evaluate_all(ROWS)
+        assert len(dots) == on + passed and len({down for _, down in dots}) == 1
+        heres = page.locator(f"[data-id={slug}] circle.here").evaluate_all(ROWS)
+        number = page.locator(f"[data-id={slug}] .count.passed").evaluate("(each) => each.offsetLeft")
+        assert all(across < number for across, _ in heres)
     # A few lanes have room for a title above its people, many have it beside them.
     above = "(each) => each.getBoundingClientRect().bottom <= each.nextSibling.getBoundingClientRect().top + 1"
     assert title.evaluate(above)

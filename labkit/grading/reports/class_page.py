@@ -142,7 +142,7 @@ def _need(line: Line) -> tuple[bool, bool, bool, bool, float]:
 
 
 def _looked_at(students: Sequence[Line]) -> list[tuple[str, list[Line]]]:
-    """Return who stands first beside those not graded, in words: "1 asks to look again", "2 have nothing yet"."""
+    """Return who stands first beside those not graded: "1 asks to look again", "2 have nothing that works yet"."""
     asks = [line for line in students if line.asks and not line.is_unread]
     lost = [line for line in students if line.is_lost and not line.asks]
     said = [
