@@ -86,7 +86,7 @@ def write_deck(slides: Iterable[Slide], title: str, name: str, folder: Path) -> 
             shutil.copytree(source, target, dirs_exist_ok=True)
         elif source.exists():
             shutil.copyfile(source, target)
-    for own in ("slides.css", "slide_figures.css", "slides.js"):
+    for own in ("slides.css", "slide_figures.css", "slide_prose.js", "slides.js"):
         shutil.copyfile(Path(__file__).with_name(own), folder / own)
     path = folder / f"{name}.html"
     path.write_text(deck_html(slides, title), encoding="utf-8")

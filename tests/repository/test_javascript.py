@@ -22,6 +22,7 @@ WRITTEN = [
     *(ROOT / "tests" / "widgets" / "in_page").glob("*.js"),
     ROOT / "labkit" / "lessons" / "played.js",
     ROOT / "labkit" / "lessons" / "slides.js",
+    ROOT / "labkit" / "lessons" / "slide_prose.js",
 ]
 SENT = sorted((ROOT / bundles.WRITTEN).glob("*.js"))
 MOST_COLUMNS, MOST_LINES = 120, 300

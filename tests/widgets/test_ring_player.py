@@ -217,7 +217,7 @@ def test_what_is_no_ring_is_refused_in_words() -> None:
 def test_a_figure_is_small_and_the_same_every_time(figure: Any) -> None:
     bundle, _ = figure._repr_mimebundle_()
     assert set(bundle) == {"text/html", "image/png", "text/plain"}
-    assert len(bundle["text/html"]) + len(bundle["image/png"]) * 4 / 3 <= 91_000
+    assert len(bundle["text/html"]) + len(bundle["image/png"]) * 4 / 3 <= 92_000
     assert bundle["text/plain"] in bundle["text/html"]
     assert figure.to_svg().startswith("<svg xmlns=") and figure.to_svg().endswith("</svg>")
 
