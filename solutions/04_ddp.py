@@ -558,9 +558,10 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # %% [markdown] tags=["slide-only"]
 # ## Yours and torch's: the same loss
 #
-# The same GPT and the same batches, in your DDP and in torch's.
-#
-# Next: layers that are skipped, weights that are shared, ranks that run out of data.
+# * the same GPT, the same batches
+# * next: layers that are skipped
+# * weights that are shared
+# * ranks that run out of data
 #
 # <!-- notes: Run the last cell together. The model here is well behaved. Lesson 05 takes those that are not. -->
 

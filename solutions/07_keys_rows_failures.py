@@ -601,9 +601,9 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 #        <---acknowledged-----         <--has it----
 # ```
 #
-# No answer? **The same number** to the backup.
+# **To the room:** no answer comes. What does the worker send, and to whom?
 #
-# <!-- notes: Kill at every moment, not at one. The hard case is a primary that is slow and not dead: two in charge. -->
+# <!-- notes: The same number, to the backup. Kill at every moment, not at one. The hard case is a primary that is slow and not dead: two in charge. -->
 
 # %% [markdown] tags=["slide-only"]
 # ## Replicate after aggregation

@@ -63,12 +63,9 @@ globalThis.grow = (section) => {
   const items = [...section.querySelectorAll(":scope > :is(ul, ol) > li")];
   const left = lowest - down();
   if (left > 40 && items.length > 1) {
-    const more = Math.min((left * 0.6) / items.length, 34);
+    const more = Math.min((left * 0.8) / items.length, 56);
     items.forEach((each) => (each.style.marginBottom = `${8 + more}px`));
   }
-  const below = parts[1] ?? parts[0];
-  const rest = lowest - down();
-  if (rest > 60) below.style.marginTop = `${parseFloat(getComputedStyle(below).marginTop) + rest * 0.4}px`;
 };
 
 /** No title breaks inside a word such as all-reduce. */

@@ -224,9 +224,10 @@ function fitPresent() {
 const growPresent = () => document.querySelectorAll("section.present:not(.figure, [data-grown])").forEach(grow);
 
 if (!printing) {
-  Reveal.on("ready", growPresent);
+  const begin = () => [growPresent(), fitPresent()];
+  if (Reveal.isReady()) begin(); // it may be before this script is read
+  else Reveal.on("ready", begin);
   Reveal.on("slidechanged", growPresent);
-  Reveal.on("ready", fitPresent);
   Reveal.on("slidechanged", () => {
     // Keys that a figure took are the deck's again.
     document.activeElement?.blur();
