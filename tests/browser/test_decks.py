@@ -60,7 +60,7 @@ REACH = r"""() => {
   }));
   const said = (parts) => parts.map((each) => each.innerText).join(" ").trim().split(/\s+/).length;
   const words = said([...slide.querySelectorAll(":scope > :not(aside, h1, h2, h3, .about, .countdown)")]);
-  return {overlap, words, isTitle: Boolean(slide.querySelector(":scope > h1")), titled,
+  return {overlap, words, isTitle: Boolean(slide.querySelector(":scope > :is(h1, .countdown)")), titled,
     title: heading ? parseFloat(getComputedStyle(heading).fontSize) : null,
     story: told.length && Math.max(...told.map((each) => parseFloat(getComputedStyle(each).fontSize) * enlarged(each))),
     drawn: slide.matches(".figure") ? drawn : slide.clientHeight,
