@@ -159,9 +159,12 @@ def write_pdf(deck: Path, browser: str) -> Path:
                 raise LessonError(
                     f"{deck.name}: the timeline on page {blank[0]} is blank in print, so there is no PDF."
                 )
+            # What lies over a drawing would be in its picture, too.
+            unseen = page.add_style_tag(content=".slide-number-pdf { visibility: hidden; }")
             for drawing in page.query_selector_all(".live svg"):
                 if drawing.evaluate(_HATCHED):
                     drawing.evaluate(_AS_PICTURE, base64.b64encode(drawing.screenshot()).decode())
+            unseen.evaluate("(style) => style.remove()")
             page.pdf(path=target, prefer_css_page_size=True, print_background=True)
             chromium.close()
     except Error as error:

@@ -210,6 +210,8 @@ globalThis.fitAll = () => {
   document
     .querySelectorAll(".slides section:not(.figure, .stack)")
     .forEach((each) => each.matches(".prose, .exercise") && grow(each));
+  const numbers = [...document.querySelectorAll(".slide-number-pdf")];
+  numbers.forEach((each, k) => (each.textContent = `${k + 1} / ${numbers.length}`)); // as on the wall
   return Promise.all([...document.querySelectorAll(".live")].map(fitAlone));
 };
 
