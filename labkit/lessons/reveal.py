@@ -120,7 +120,8 @@ def _for_a_room(html: str) -> str:
         lambda asks: f'<p class="ask"><span>To the room</span><b>{asks[1].upper()}{asks[2]}</b></p>',
         html,
     )
-    html = re.sub(r"<p>(<strong>\d+ minutes?</strong>)", r'<p class="about">\1', html)
+    minutes = r'<p class="about"><span class="minutes">\1 · </span>'
+    html = re.sub(r"<p>(<strong>\d+ minutes?</strong>) · ", minutes, html)
     return _UNIT.sub("\N{NO-BREAK SPACE}", html)
 
 
