@@ -279,9 +279,10 @@ class Backward(Work): ...
 
 
 # %% [markdown] tags=["slide-only"]
-# ## 4 stages, 8 microbatches: how few turns?
+# ## How few turns does a step need?
 #
-# * forward 1 turn, backward 2, messages 0
+# * 4 stages, 8 microbatches
+# * forward 1 turn, backward 2
 # * a stage holds at most **L** microbatches
 #
 # | | L = 8 | L = 4 | L = 2 |
@@ -582,7 +583,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # sizes.
 
 # %% [markdown] tags=["slide-only"]
-# ## Yours and torch's come to the same loss
+# ## The same loss as torch's, for any sizes
 #
 # | | yours | torch's |
 # |---|---|---|

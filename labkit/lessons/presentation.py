@@ -112,7 +112,7 @@ def closing_last(slides: Sequence[Slide]) -> list[Slide]:
 
 
 def _room_question(body: str) -> str:
-    """Return the last question of what a slide asks the room, without what is to be opened for it; "" if it asks none."""
+    """Return the last question that a slide asks the room, without what is to be opened for it; "" if it asks none."""
     _, _, asked = body.partition("**To the room:** ")
     questions = re.findall(r"[^.?!]+\?", asked.partition("\n\n")[0])
     question = " ".join(questions[-1].split()) if questions else ""

@@ -70,7 +70,7 @@ def test_the_slides_say_what_the_functions_return(lesson: Lesson, answers: dict[
         shares = [answers["bubble_share"](stages, count) for count in (1, 4, 8, 16, 32)]
         cells = " | ".join(f"{int(100 * share + 0.5)} %" for share in shares)
         assert f"| {stages} stages | {cells} |" in table
-    (slide,) = [cell.source for cell in lesson.cells if cell.source.startswith("## 4 stages, 8 microbatches")]
+    (slide,) = [cell.source for cell in lesson.cells if cell.source.startswith("## How few turns")]
     exercise = find("fill_stages")
     assert exercise.challenge is not None
     pars = [exercise.challenge.pars(case) for case in exercise.visible[:3]]
