@@ -280,11 +280,11 @@ class Backward(Work): ...
 
 
 # %% [markdown] tags=["slide-only"]
-# ## Invent a schedule
+# ## How few turns does a step need?
 #
-# * forward 1 turn, backward 2, messages 0
+# * 4 stages, 8 microbatches
+# * forward 1 turn, backward 2
 # * a stage holds at most **L** microbatches
-# * 4 stages, 8 microbatches: how few turns?
 #
 # | | L = 8 | L = 4 | L = 2 |
 # |---|---:|---:|---:|
@@ -585,7 +585,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # executor takes any sizes.
 
 # %% [markdown] tags=["slide-only"]
-# ## Yours and torch's come to the same loss
+# ## The same loss as torch's, for any sizes
 #
 # | | yours | torch's |
 # |---|---|---|
@@ -632,9 +632,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 labkit.answer("held_enough", 8)
 
 # %% [markdown] tags=["slide-only"]
-# ## Never drain?
-#
-# PipeDream: no bubble, old weights
+# ## PipeDream never drains, and pays with old weights
 #
 # * one version of the weights for each minibatch in flight: **weight stashing**
 # * staleness, as with parameter servers

@@ -99,7 +99,8 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
             shown_here = [slide for slide in drawn if slide]
             for asks in lesson.exercises:
                 if f'labkit.recorded("{asks.id}"' in cell.source:  # what it shows is for the room to find
-                    shown_here = [replace(slide, title=asks.title) for slide in shown_here]
+                    title = _room_question(slides[-1].body if slides else "") or asks.title
+                    shown_here = [replace(slide, title=title) for slide in shown_here]
             slides += shown_here
     return slides
 
@@ -108,6 +109,14 @@ def closing_last(slides: Sequence[Slide]) -> list[Slide]:
     """Return a lesson's slides so that it ends with what to remember, and not with a bonus that few come to."""
     closing = [slide for slide in slides if slide.kind == "prose" and slide.body.startswith(CLOSING)]
     return [*(slide for slide in slides if slide not in closing), *closing]
+
+
+def _room_question(body: str) -> str:
+    """Return the last question that a slide asks the room, without what is to be opened for it; "" if it asks none."""
+    _, _, asked = body.partition("**To the room:** ")
+    questions = re.findall(r"[^.?!]+\?", asked.partition("\n\n")[0])
+    question = " ".join(questions[-1].split()) if questions else ""
+    return question[:1].upper() + question[1:]
 
 
 def _question(prose: str) -> str:
@@ -218,7 +227,9 @@ def _claim(runs: str, sentence: str) -> str:
         claim = sentence.rstrip().rpartition("\n")[2].removesuffix(".")
         return claim[:1].upper() + claim[1:]
     title = str(shown[0]["title"]) if shown else ""
-    return "" if _SIZE.match(title) else title
+    return (
+        "" if _SIZE.match(title) else title.replace("stages stand idle", "ranks stand idle")
+    )  # as its rows are called
 
 
 def _as_drawn_now(html: str) -> str:

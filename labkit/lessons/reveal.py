@@ -120,7 +120,8 @@ def _for_a_room(html: str) -> str:
         lambda asks: f'<p class="ask"><span>To the room</span><b>{asks[1].upper()}{asks[2]}</b></p>',
         html,
     )
-    html = re.sub(r"<p>(<strong>\d+ minutes?</strong>)", r'<p class="about">\1', html)
+    minutes = r'<p class="about"><span class="minutes">\1 · </span>'
+    html = re.sub(r"<p>(<strong>\d+ minutes?</strong>) · ", minutes, html)
     return _UNIT.sub("\N{NO-BREAK SPACE}", html)
 
 
@@ -160,7 +161,7 @@ def write_pdf(deck: Path, browser: str) -> Path:
                     f"{deck.name}: the timeline on page {blank[0]} is blank in print, so there is no PDF."
                 )
             # What lies over a drawing would be in its picture, too.
-            unseen = page.add_style_tag(content=".slide-number-pdf { visibility: hidden; }")
+            unseen = page.add_style_tag(content=".slide-number-pdf { visibility: hidden !important; }")
             for drawing in page.query_selector_all(".live svg"):
                 if drawing.evaluate(_HATCHED):
                     drawing.evaluate(_AS_PICTURE, base64.b64encode(drawing.screenshot()).decode())

@@ -1,6 +1,7 @@
 // Prose on slides: as large as its slide lets it be, titles whole, and an exercise's clock.
 
 const LOWEST = 690; // how far down it may reach, in a slide's pixels
+const ROOMY = 110; // of those, above its foot, where an exercise's clock may be larger
 
 /** What of a slide of prose fills it: how far down that reaches, and whether a line is cut off. */
 function partsOf(section) {
@@ -59,6 +60,7 @@ globalThis.grow = (section) => {
     largest(steps(52, 26, -2), set, held.fits);
   }
   spread(section, held);
+  if (lowest - down() > ROOMY) section.dataset.roomy = "";
   if (parts.at(-1).matches(".ask")) enlargeQuestion(parts.at(-1), held);
   const items = [...section.querySelectorAll(":scope > :is(ul, ol) > li")];
   const left = lowest - down();

@@ -253,7 +253,7 @@ def test_a_question_is_a_title_its_answer_as_large_and_a_short_timeline_fills_it
 def test_of_many_ranks_a_slide_shows_few_large_among_them_the_one_that_is_unlike(opened: Any, folder: Path) -> None:
     opened.goto(deck("01_data_parallel", folder))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
-    title = "Who is waiting?"
+    title = "Whom do the others wait for?"
     of = f"[...document.querySelectorAll('.slides h3')].find((each) => each.textContent === '{title}')"
     opened.evaluate(f"Reveal.slide([...document.querySelectorAll('.slides > section')].indexOf({of}.parentElement))")
     opened.wait_for_function(ALIVE)

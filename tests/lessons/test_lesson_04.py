@@ -82,7 +82,7 @@ def test_the_late_rank_is_as_late_as_the_key_says() -> None:
 def test_pars_of_the_bucket_design_are_those_the_slide_shows(lesson: Lesson) -> None:
     exercise = find("bucket_design")
     assert exercise.challenge is not None
-    (slide,) = [cell.source for cell in lesson.cells if "## Exposed, in ms" in cell.source]
+    (slide,) = [cell.source for cell in lesson.cells if "## Exposed ms" in cell.source]
     for case in exercise.visible[1::2]:
         pars, step = exercise.challenge.pars(case), asked(case)
         by_torch = (end_us(step, torchs(step)) - max(step.ready_us)) / 1000

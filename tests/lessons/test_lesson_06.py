@@ -77,7 +77,7 @@ def answers() -> dict[str, Any]:
 def test_the_slide_of_server_or_ring_says_what_the_function_returns(lesson: Lesson, answers: dict[str, Any]) -> None:
     from labkit.hardware import find_link
 
-    (table,) = [cell.source for cell in lesson.cells if cell.source.startswith("## Server or ring")]
+    (table,) = [cell.source for cell in lesson.cells if cell.source.startswith("## Eight servers come near a ring")]
     link = find_link("ethernet_100g")
     numbers = (link.latency_ns / 1e9, link.share * link.bytes_per_second)
     rows = {row: int(ms) for row, ms in re.findall(r"^\| (ring|\d servers?) \| (\d+) \|$", table, re.MULTILINE)}

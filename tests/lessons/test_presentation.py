@@ -124,11 +124,11 @@ def test_a_picture_is_titled_by_what_it_shows_and_a_comparison_is_shown_once(rin
     assert re.search(r'"timeline-\d+"\), .*\);', deck_html(ring[1], "Ring"))
 
 
-def test_a_recorded_run_is_titled_by_its_exercise_and_not_by_what_the_room_is_to_find(
+def test_a_recorded_run_is_titled_by_what_the_room_is_asked_and_not_by_what_the_room_is_to_find(
     ring: tuple[Lesson, list[Slide]],
 ) -> None:
     at = next(at for at, slide in enumerate(ring[1]) if slide.exercise == "slow_ring")
-    assert ring[1][at - 1].title == "Right, and slow"
+    assert ring[1][at - 1].title == "How many links carry bytes at once?"
 
 
 def test_a_slide_between_a_question_and_its_answer_is_not_what_is_asked() -> None:
@@ -153,7 +153,10 @@ def test_a_question_to_the_room_and_the_minutes_of_an_exercise_have_places_of_th
     asks, works = "## One\n\n**To the room:** who\nwaits?", "### Two\n\n101 ms\n\n**6 minutes** · 1 point"
     html = deck_html([Slide("prose", asks), Slide("exercise", works)], "A deck")
     assert '<p class="ask"><span>To the room</span><b>Who\nwaits?</b></p>' in html
-    assert '<p class="about"><strong>6 minutes</strong>' in html and "<p>101\N{NO-BREAK SPACE}ms</p>" in html
+    assert (
+        '<p class="about"><span class="minutes"><strong>6 minutes</strong> · </span>1 point' in html
+        and "<p>101\N{NO-BREAK SPACE}ms</p>" in html
+    )
 
 
 def test_a_room_is_asked_before_a_picture_answers(ring: tuple[Lesson, list[Slide]]) -> None:

@@ -1,6 +1,6 @@
 // The schedule explorer: pipeline schedules under each other, placed, edited and compared.
 
-import { ARROW, DOTS, stripes } from "../figure/markup.js";
+import { ARROW, DOTS, stripes, tag } from "../figure/markup.js";
 import { most } from "../figure/numbers.js";
 import { choice, slider } from "../figure/sliders.js";
 import { percent } from "../figure/units.js";
@@ -12,7 +12,8 @@ import { comparedMarkup } from "./table.js";
 import { areAsFormula, headline, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
 
 const LEFT = 52;
-const LEFT_ON_SLIDE = 100; // whose letters are larger
+const LEFT_ON_SLIDE = 76; // whose letters are larger
+const EDGE = 8; // right of a slide's rows, which nothing stands beside
 const RIGHT = 48;
 
 /** Whether there are other numbers of stages or microbatches to choose. */
@@ -59,7 +60,7 @@ function sceneOf(editor, shown, values, step, width) {
     width,
     lit,
     left,
-    wide: width - left - RIGHT,
+    wide: width - left - (values.room ? EDGE : RIGHT),
     limit: values.limit,
     now: editor.moments(shown)[step] ?? Infinity,
     chosen: editor.chosen,
@@ -96,7 +97,7 @@ function draw(editor, values, step, width) {
   const picked = editor.operationAt(shown, editor.chosen);
   if (picked ?? scene.lit) said.push(litSentence(picked ?? scene.lit, Boolean(picked), shown, when));
   return {
-    svg,
+    svg: values.room ? tag("g", { class: "hall" }, svg) : svg,
     height: y,
     numbers: [],
     compared: comparedMarkup(compared, width),

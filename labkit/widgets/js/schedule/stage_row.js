@@ -16,7 +16,7 @@ const HIGH = 29;
 const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
 const STUCK = 22; // pixels of an operation that has no time
 const THIN = 8; // pixels under which an operation has neither words nor an edge: all of a kind are one shape
-const DIGIT = 8.5; // pixels of a digit on a slide, before that enlarges it
+const DIGIT = 9.8; // pixels of a digit on a slide, before that enlarges it
 const MANY = 400; // operations of a schedule, from which on one that has no room for its name is drawn so too
 const short = (time) => Number(time.toPrecision(4));
 
@@ -229,7 +229,7 @@ const letter = (x, y, kind) => text(x, y + 15, kind, "small middle", ink(FILL[ki
 /** The microbatch of an operation, for a slide: its colour tells what it is. Nothing where it has no room. */
 function microbatchOf([kind, microbatch], x, y, width) {
   const fits = width > DIGIT * String(microbatch).length + 1;
-  return fits ? text(x, y + 16, microbatch, "digit middle", ink(FILL[kind])) : "";
+  return fits ? text(x, y + 16.5, microbatch, "digit middle", ink(FILL[kind])) : "";
 }
 
 /** Rectangles of these begins and ends as one path; a gap of less than a pixel stays to be seen. */
