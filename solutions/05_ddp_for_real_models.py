@@ -197,7 +197,8 @@ class MiniDDP(AccumulatingDDP):
     * A parameter that no rank used keeps grad None. You may rely on zero_grad() before every step: a grad that is not
       None was made in this step.
     * In a step, the gradients of all trained parameters are all-reduced. For a parameter that no rank used, zeros travel.
-      Beyond the gradients, a step may all-reduce at most 8 bytes for each parameter tensor.
+      Beyond the gradients, a step may all-reduce at most 8 bytes for each parameter tensor. No other collective is called
+      for the gradients.
     """
 
     def forward(self, *args, **kwargs):
