@@ -204,8 +204,8 @@ class MiniDDP(AccumulatingDDP):
     def forward(self, *args, **kwargs):
         """Return what the module returns.
 
-        In training mode, each forward first copies rank 0's buffers to all ranks, inside no_sync too (torch may skip
-        the copy there). It sends nothing else. In evaluation mode it sends nothing.
+        In training mode, each forward first copies rank 0's buffers to all ranks. Inside no_sync you may skip the copy,
+        as torch may. Forward sends nothing else. In evaluation mode it sends nothing.
         """
         # BEGIN SOLUTION mini_ddp
         if self.training:
