@@ -198,14 +198,15 @@ class MiniDDP(AccumulatingDDP):
     * A parameter that no rank used keeps grad None. You may rely on zero_grad() before every step: a grad that is not
       None was made in this step.
     * In a step, the gradients of all trained parameters are all-reduced. For a parameter that no rank used, zeros travel.
-      Beyond the gradients, a step may all-reduce at most 8 bytes for each parameter tensor.
+      Beyond the gradients, a step may all-reduce at most 8 bytes for each parameter tensor. No other collective is called
+      for the gradients.
     """
 
     def forward(self, *args, **kwargs):
         """Return what the module returns.
 
-        In training mode, each forward first copies rank 0's buffers to all ranks, inside no_sync too (torch may skip
-        the copy there). It sends nothing else. In evaluation mode it sends nothing.
+        In training mode, each forward first copies rank 0's buffers to all ranks. Inside no_sync you may skip the copy,
+        as torch may. Forward sends nothing else. In evaluation mode it sends nothing.
         """
         # BEGIN SOLUTION mini_ddp
         if self.training:

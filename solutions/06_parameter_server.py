@@ -150,7 +150,7 @@ class SyncServer(Server):
 
         Each worker pushes once in a step. The last push of a step subtracts lr times the mean, raises the version by
         one, and completes the future of all, with weights that no later step changes. Then the next step begins.
-        Note an Update for every gradient, when it arrives.
+        Note an Update for every gradient, in the order of their arrival.
 
         Args:
             worker: Who pushes.

@@ -57,6 +57,20 @@ class _Meeting:
         if self.met and not _within(_MEET_TURNS, self.all_begun.wait):
             self.met = False
 
+    def waits_for(self, number: int) -> int | None:
+        """Return whose end a replica waits for: the next one's; where some fail, a failing one the next failing one's.
+
+        So whoever asks for results in order does not wait for all of them where an early one fails.
+        """
+        after = range(number + 1, self.count)
+        if not self.failing:
+            return next(iter(after), None)
+        return next((each for each in after if each in self.failing), None) if number in self.failing else None
+
+    def lingers(self, number: int) -> int:
+        """Return how many turns a replica stays after its work: who does not wait for the end is seen."""
+        return _LINGER_TURNS * (number + 1 if self.failing else number + 1 == self.count)
+
     def factor(self, number: int) -> float:
         """Return the number that a replica's output needs, once all replicas have asked for theirs."""
         return self.ask(_BEGUN, number) if self.ask else 1.0
@@ -68,7 +82,7 @@ class _Meeting:
 
 
 class _Replica(nn.Module):
-    """x * weight * scale, once all replicas have begun and the one after this has ended."""
+    """x * weight * scale, once all replicas have begun and, where none fails, the one after this has ended."""
 
     def __init__(self, number: int, weight: float, meeting: _Meeting) -> None:
         nn.Module.__init__(self)  # it may be of another class: see kind_for
@@ -80,12 +94,12 @@ class _Replica(nn.Module):
         try:
             meeting.meet()
             factor = meeting.factor(number)
-            if meeting.met and number + 1 < meeting.count:
-                _within(_MEET_TURNS, meeting.ended[number + 1].wait)
+            other = meeting.waits_for(number)
+            if meeting.met and other is not None:
+                _within(_MEET_TURNS, meeting.ended[other].wait)
             if number in meeting.failing:
                 self.read_a_bad_sample(meeting.failing[number])
-            if meeting.failing or number + 1 == meeting.count:  # who does not wait for the others' end is seen
-                _within(_LINGER_TURNS, threading.Event().wait)
+            _within(meeting.lingers(number), threading.Event().wait)
             output = x * self.weight * scale * factor
             meeting.finished.append(number)
             return output

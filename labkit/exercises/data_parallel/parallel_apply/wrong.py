@@ -107,3 +107,11 @@ wrong_apply(
     if errors:
         raise errors[min(errors)]""",
 )
+WRONG.changed(
+    "asked in order, and the pool left alone",
+    "raised before the others ended",
+    (
+        "with ThreadPoolExecutor(len(replicas)) as pool:\n        futures",
+        "pool = ThreadPoolExecutor(len(replicas))\n    futures",
+    ),
+)

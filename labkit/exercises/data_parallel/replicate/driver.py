@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import torch
@@ -70,7 +72,7 @@ class _Used(DispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.devices: set[str] = set()
-        self.given: set[int] = set()
+        self.given: dict[int, list[Tensor]] = {}  # by storage
         self._made: set[int] = set()
         self._alive: list[Tensor] = []  # or an address would come twice
 
@@ -81,25 +83,41 @@ class _Used(DispatchMode):
         self._alive += [*taken, *brought]
         if not is_copy(func):
             self.devices |= {each.device.type for each in taken}
-            self.given |= {_address(each) for each in taken} - self._made
-        self._made |= {_address(each) for each in brought} - self.given
+            for each in taken:
+                if _address(each) not in self._made:
+                    self.given.setdefault(_address(each), []).append(each)
+        self._made |= {_address(each) for each in brought} - self.given.keys()
         return result
 
     def leave_out(self, tensor: Tensor) -> None:
         """Forget a tensor that was handed to the replica."""
-        self.given.discard(_address(tensor))
+        self.given.pop(_address(tensor), None)
 
 
 def _address(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
+def _elements(tensors: Iterable[Tensor]) -> Tensor:
+    """Return where each element begins in memory: pieces of one storage may have none in common."""
+    found = [torch.empty(0, dtype=torch.int64)]
+    for begin, size, shape, strides in {
+        (each.data_ptr(), each.element_size(), each.shape, each.stride()) for each in tensors
+    }:
+        places = torch.tensor(begin)
+        for length, stride in zip(shape, strides, strict=True):
+            places = places.unsqueeze(-1) + torch.arange(length) * stride * size
+        found.append(places.flatten())
+    return torch.cat(found).unique()
+
+
 def _shared(used: list[_Used], own: list[Tensor]) -> list[Value]:
     """Return the replicas from 1 on that share memory with the module or with a replica before them."""
-    taken = {_address(tensor) for tensor in own}
+    taken = _elements(own)
     found: list[Value] = []
     for number, each in enumerate(used):
-        if number > 0 and each.given & taken:
+        mine = _elements(chain.from_iterable(each.given.values()))
+        if number > 0 and torch.isin(mine, taken).any():
             found.append(number)
-        taken |= each.given
+        taken = torch.cat((taken, mine))
     return found

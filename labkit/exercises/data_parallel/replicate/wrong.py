@@ -132,3 +132,15 @@ WRONG.changed(
 )
 WRONG.changed("returns nothing", "nothing returned", ("return replicas", "return None"))
 WRONG.changed("returns within the loop", "wrong length", ("    return replicas", "        return replicas"))
+WRONG.right(
+    "all copies of a tensor are pieces of one",
+    """
+def replicate(module, devices):
+    memos = [{} for _ in devices]
+    for tensor in [*module.parameters(), *module.buffers()]:
+        copies = tensor.expand(len(devices), *tensor.shape).clone().unbind(0)
+        for memo, one, device in zip(memos, copies, devices):
+            memo[id(tensor)] = one.to(device)
+    return [module, *(copy.deepcopy(module, memo) for memo in memos[1:])]
+""",
+)
