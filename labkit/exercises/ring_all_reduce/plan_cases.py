@@ -14,6 +14,7 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.exercises.sums_over_ranks.sums import members_of, whole_numbers
 from labkit.plans.all_reduce import execute
+from labkit.plans.all_reduce_plan import Reduce
 
 Plan = list[dict[str, Value]]
 
@@ -138,6 +139,7 @@ def simulate(
     case: Case,
     *,
     reduce: bool | None = None,
+    anywhere: bool = False,
     late_sends: bool = False,
     combine: Callable[..., Tensor] | None = None,
     shared: int = 0,
@@ -147,6 +149,7 @@ def simulate(
     Args:
         case: Chunks and plans.
         reduce: Whether all that arrives is added, or nothing; None: what the plan reduces.
+        anywhere: Add what arrives for a chunk that the rank's plan reduces in any step (a mistake).
         late_sends: Send what the step's own receives have already changed (a mistake).
         combine: What a Reduce does instead of what the case asks for.
         shared: Whether all that a rank adds in a step landed in one buffer (a mistake), in the order of arrivals (1) or
@@ -156,7 +159,9 @@ def simulate(
     results = [values.tensor(given, "tensor").clone() for given in case.inputs]
     chunks = [torch.split(results[rank], sizes) for rank in members]
     together = combine or getattr(torch, str(case.inputs[0].get("combine", "add")))
-    for step in execute([plan_of(case, rank) for rank in members], len(sizes)).steps:
+    plans = [plan_of(case, rank) for rank in members]
+    added = [{each.chunk for each in plan if isinstance(each, Reduce)} if anywhere else set() for plan in plans]
+    for step in execute(plans, len(sizes)).steps:
         before = [[chunk.clone() for chunk in row] for row in chunks]
         landed: dict[int, Tensor] = {}
         for each in step.transfers[:: shared or 1] if shared else ():
@@ -169,7 +174,8 @@ def simulate(
             sent, target = (chunks if late_sends else before)[each.src][each.chunk], chunks[each.dst][each.into]
             if shared and each.reduced:
                 sent = landed[each.dst][: len(target)]
-            target.copy_(together(target, sent) if (each.reduced if reduce is None else reduce) else sent)
+            adds = (each.reduced or each.into in added[each.dst]) if reduce is None else reduce
+            target.copy_(together(target, sent) if adds else sent)
     return results
 
 

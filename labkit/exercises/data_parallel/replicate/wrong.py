@@ -132,3 +132,17 @@ WRONG.changed(
 )
 WRONG.changed("returns nothing", "nothing returned", ("return replicas", "return None"))
 WRONG.changed("returns within the loop", "wrong length", ("    return replicas", "        return replicas"))
+wrong(
+    "hooks that overwrite",
+    "only the others' gradients",
+    """
+def replicate(module, devices):
+    replicas = [module]
+    for device in devices[1:]:
+        replica = copy.deepcopy(module).to(device)
+        for mine, its in zip(module.parameters(), replica.parameters()):
+            its.register_post_accumulate_grad_hook(lambda its, mine=mine: setattr(mine, "grad", its.grad.clone()))
+        replicas.append(replica)
+    return replicas
+""",
+)
