@@ -14,7 +14,6 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.exercises.sums_over_ranks.sums import members_of, whole_numbers
 from labkit.plans.all_reduce import execute
-from labkit.plans.all_reduce_plan import Reduce
 
 Plan = list[dict[str, Value]]
 
@@ -159,9 +158,9 @@ def simulate(
     results = [values.tensor(given, "tensor").clone() for given in case.inputs]
     chunks = [torch.split(results[rank], sizes) for rank in members]
     together = combine or getattr(torch, str(case.inputs[0].get("combine", "add")))
-    plans = [plan_of(case, rank) for rank in members]
-    added = [{each.chunk for each in plan if isinstance(each, Reduce)} if anywhere else set() for plan in plans]
-    for step in execute(plans, len(sizes)).steps:
+    steps = execute([plan_of(case, rank) for rank in members], len(sizes)).steps
+    added = {(each.dst, each.into) for step in steps for each in step.transfers if each.reduced and anywhere}
+    for step in steps:
         before = [[chunk.clone() for chunk in row] for row in chunks]
         landed: dict[int, Tensor] = {}
         for each in step.transfers[:: shared or 1] if shared else ():
@@ -174,7 +173,7 @@ def simulate(
             sent, target = (chunks if late_sends else before)[each.src][each.chunk], chunks[each.dst][each.into]
             if shared and each.reduced:
                 sent = landed[each.dst][: len(target)]
-            adds = (each.reduced or each.into in added[each.dst]) if reduce is None else reduce
+            adds = (each.reduced or (each.dst, each.into) in added) if reduce is None else reduce
             target.copy_(together(target, sent) if adds else sent)
     return results
 
