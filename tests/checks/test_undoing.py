@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,8 @@ def test_what_has_a_name_or_a_line_or_is_a_design_is_not_tried(monkeypatch: pyte
 
     assert said(Verdict(False, "It differs.")) == "One change is enough: all 4 cases pass with a change."
     assert said(Verdict(False, "It differs.", hint="A name.", mistake="named")) == ""
+    exercise = replace(exercise, general=frozenset({"many look like this"}))
+    assert said(Verdict(False, "It differs.", hint="Either or.", mistake="many look like this")) != ""
     assert said(Verdict(False, "It raised.", mistake=PLAIN_ERROR), got=_error("line 3, in f:  1 / 0")) == ""
     assert said(Verdict(False, "It raised.", mistake=PLAIN_ERROR), got=_error("None of your lines")) != ""
     design = find("choose_plan")

@@ -1,8 +1,8 @@
 """What is told of a wrong answer whose mistake has no name: in which line a single change lets every case pass.
 
-Where a check fails and recognises nothing, single slips are undone in the learner's own code (changes.py), one after
-another, in a process of their own (trials.py). What is told was seen: with that one change all visible cases passed.
-The changed line itself is not shown.
+Where a check fails and recognises nothing, or only what many wrong answers look like (Exercise.general), single slips
+are undone in the learner's own code (changes.py), one after another, in a process of their own (trials.py). What is
+told was seen: with that one change all visible cases passed. The changed line itself is not shown.
 
 * The order is fixed and the number limited; of two runs one tells more than the other only where the time was up.
 * The functions of the exercise's own cell are changed, and what they use of it: given and lent code are not.
@@ -65,7 +65,8 @@ def _is_tried(exercise: Exercise, shown: CaseOutcome) -> bool:
         return False
     if isinstance(got, Failure) and got.kind in ("not_implemented", "died"):
         return False
-    return not verdict.hint and not _shows_its_line(verdict, got)
+    is_named = bool(verdict.hint) and verdict.mistake not in exercise.general
+    return not is_named and not _shows_its_line(verdict, got)
 
 
 def _shows_its_line(verdict: Verdict, got: object) -> bool:

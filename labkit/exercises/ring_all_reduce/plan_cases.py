@@ -138,6 +138,7 @@ def simulate(
     case: Case,
     *,
     reduce: bool | None = None,
+    anywhere: bool = False,
     late_sends: bool = False,
     combine: Callable[..., Tensor] | None = None,
     shared: int = 0,
@@ -147,6 +148,7 @@ def simulate(
     Args:
         case: Chunks and plans.
         reduce: Whether all that arrives is added, or nothing; None: what the plan reduces.
+        anywhere: Add what arrives for a chunk that the rank's plan reduces in any step (a mistake).
         late_sends: Send what the step's own receives have already changed (a mistake).
         combine: What a Reduce does instead of what the case asks for.
         shared: Whether all that a rank adds in a step landed in one buffer (a mistake), in the order of arrivals (1) or
@@ -156,7 +158,9 @@ def simulate(
     results = [values.tensor(given, "tensor").clone() for given in case.inputs]
     chunks = [torch.split(results[rank], sizes) for rank in members]
     together = combine or getattr(torch, str(case.inputs[0].get("combine", "add")))
-    for step in execute([plan_of(case, rank) for rank in members], len(sizes)).steps:
+    steps = execute([plan_of(case, rank) for rank in members], len(sizes)).steps
+    added = {(each.dst, each.into) for step in steps for each in step.transfers if each.reduced and anywhere}
+    for step in steps:
         before = [[chunk.clone() for chunk in row] for row in chunks]
         landed: dict[int, Tensor] = {}
         for each in step.transfers[:: shared or 1] if shared else ():
@@ -169,7 +173,8 @@ def simulate(
             sent, target = (chunks if late_sends else before)[each.src][each.chunk], chunks[each.dst][each.into]
             if shared and each.reduced:
                 sent = landed[each.dst][: len(target)]
-            target.copy_(together(target, sent) if (each.reduced if reduce is None else reduce) else sent)
+            adds = (each.reduced or (each.dst, each.into) in added) if reduce is None else reduce
+            target.copy_(together(target, sent) if adds else sent)
     return results
 
 

@@ -29,7 +29,7 @@ from labkit.exercises.sums_over_ranks.sums import (
     reduce_case,
     whole_numbers,
 )
-from labkit.exercises.sums_over_ranks.traffic import outsiders, ring_traffic
+from labkit.exercises.sums_over_ranks.traffic import chunk_bytes, outsiders, ring_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import ring_steps, sweep
 
 _OUTSIDER, _BESIDE, _UNDIVIDED, _OP_IGNORED, _DIVIDED_WRONGLY, _ROUNDED, _COARSE, _DETOUR, _NO_WORK, _WORK_ALWAYS = (
@@ -153,6 +153,16 @@ def _keeps_an_outsider(case: Case, failure: Failure, wire: Wire) -> bool:
     return not ranks <= set(members_of(case))
 
 
+def _cuts_rows(came: SumOutcome) -> bool:
+    """Return whether the sums are right, and messages hold whole rows of a tensor of several dimensions."""
+    view = view_of(values.tensor(came.got[came.members[0]], "base"), layout_of(came.case))
+    if view.dim() < 2 or not all(torch.equal(each.double(), came.exact.double()) for each in came.views):
+        return False
+    row = view[0].numel() * view.element_size()
+    sizes = [message.bytes for message in came.wire.messages]
+    return max(sizes, default=0) > chunk_bytes(came.case, len(came.members)) and all(size % row == 0 for size in sizes)
+
+
 def _divides_integers(case: Case, failure: Failure, wire: Wire) -> bool:
     return op_of(case) == "AVG" and "can't be cast" in failure.message
 
@@ -266,6 +276,9 @@ EXERCISE = declared(
         sum_mistake(_NO_WORK, "async_op=True must return an object with wait(); None is for async_op=False."),
         sum_mistake(_WORK_ALWAYS,
                     "Without async_op the reduction must be finished when the call returns, and it returns None."),
+        sum_mistake("cut by rows",
+                    "Messages hold whole rows: tensor_split cuts along the first dimension. Cut the flat tensor, "
+                    ".view(-1), and pieces differ by one element at most.", came=_cuts_rows),
         *common(
             "whole tensor at each step",
             "nobody sent anything",

@@ -163,3 +163,4 @@ wrong(
     ),
 )
 WRONG.changed("works on a clone", "not in place", ("source = tensor.detach()", "source = tensor.detach().clone()"))
+WRONG.changed("no view", "cut by rows", ("source.contiguous().view(-1)", "source.contiguous()"))

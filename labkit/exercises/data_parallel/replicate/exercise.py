@@ -185,7 +185,9 @@ EXERCISE = declared(
                 "and not under no_grad, by detach, .data or a bare deepcopy."),
         Mistake(_ONLY_FIRST,
                 "The module has the gradients of replica 0 alone: the other replicas are cut off from it."),
-        Mistake(_ONLY_OTHERS, "The gradients of replica 0 are missing: it is cut off from the module."),
+        Mistake(_ONLY_OTHERS,
+                "The gradients of replica 0 are missing: it is cut off from the module, or another replica's gradient "
+                "was written over its own. They must add up."),
         Mistake(_AVERAGED,
                 "The gradients are divided by the number of replicas. They must add up: the mean is the loss's "
                 "business."),

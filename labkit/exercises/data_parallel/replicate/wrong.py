@@ -144,3 +144,17 @@ def replicate(module, devices):
     return [module, *(copy.deepcopy(module, memo) for memo in memos[1:])]
 """,
 )
+wrong(
+    "hooks that overwrite",
+    "only the others' gradients",
+    """
+def replicate(module, devices):
+    replicas = [module]
+    for device in devices[1:]:
+        replica = copy.deepcopy(module).to(device)
+        for mine, its in zip(module.parameters(), replica.parameters()):
+            its.register_post_accumulate_grad_hook(lambda its, mine=mine: setattr(mine, "grad", its.grad.clone()))
+        replicas.append(replica)
+    return replicas
+""",
+)

@@ -189,7 +189,9 @@ def _calls_differ(case: Case, got: Got, wire: Wire) -> bool:
 MISTAKES = (
     Mistake("sum instead of mean", marks.SUM.hint, seen=_ratio("N")),
     Mistake("multiplied, not divided", marks.MULTIPLIED.hint, seen=_ratio("NN")),
-    Mistake("not all divided", marks.SOME_SUMS.hint, seen=_some_are_sums),
+    Mistake("not all divided",
+            "Some gradients are the mean over all ranks, others as large as the sum: divide each by "
+            "dist.get_world_size(), inside the loop, also where only some ranks had a gradient.", seen=_some_are_sums),
     Mistake("divided twice", marks.TWICE.hint, seen=_ratio("1/N")),
     Mistake("divided by a constant", marks.CONSTANT.hint, seen=_ratio("N/c")),
     Mistake("never averaged", "Every rank still has its own gradients. Either nothing was reduced, or the result was "

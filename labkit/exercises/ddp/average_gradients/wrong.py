@@ -142,3 +142,18 @@ wrong(
     "not all divided",
     LOOP.format(body="dist.all_reduce(parameter.grad)") + "    parameter.grad /= dist.get_world_size()\n",
 )
+wrong(
+    "divides by those that have one",
+    "not all divided",
+    """
+def average_gradients(module):
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            has = torch.tensor(float(parameter.grad is not None))
+            dist.all_reduce(has)
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= has
+""",
+)

@@ -31,6 +31,11 @@ def _none_in_a_lambda(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and "NoneType" in got.message and "in <lambda>" in got.detail
 
 
+def _called_before(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a hook of register_hook, made with a lambda in the same line, found no gradient."""
+    return _none_in_a_lambda(case, got, wire) and isinstance(got, Failure) and ".register_hook(" in got.detail
+
+
 MISTAKES = (
     *COMMON,
     Mistake("buckets in the order of registration",
@@ -60,6 +65,9 @@ MISTAKES = (
             "Some gradients were averaged and others never left this rank: a bucket stayed behind. When one has left, "
             "the next may already be full, and no hook will fire for it again. Or it waits for the gradient of a "
             "frozen parameter, which never comes. Or it holds other parameters than the plan says.", seen=left_behind),
+    Mistake("called before the gradient is there",
+            "register_hook calls before the gradient is stored in .grad, register_post_accumulate_grad_hook when it is "
+            "there.", seen=_called_before, certain=True),
     Mistake("every hook has the last index",
             "A bucket was packed before all its gradients were ready. Your hooks are lambdas made in a loop: each "
             "looks up the index when it is called, and by then it is the last one. partial(self.on_gradient, index) "

@@ -253,3 +253,11 @@ bucketed(
     "divides the first bucket alone", "not all divided",
     ("        flat /= dist.get_world_size()\n", "        flat /= 1 if number else dist.get_world_size()\n"),
 )  # fmt: skip
+WRONG.changed(
+    "a hook of the tensor",
+    "called before the gradient is there",
+    (
+        "parameter.register_post_accumulate_grad_hook(self.on_gradient)",
+        "parameter.register_hook(lambda _, p=parameter: self.on_gradient(p))",
+    ),
+)

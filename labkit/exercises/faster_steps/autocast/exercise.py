@@ -123,8 +123,8 @@ EXERCISE = declared(
                 "One product met two dtypes: every floating-point tensor among the arguments must be cast, the bias "
                 "too.", says=("the same dtype", "should be the same"), certain=True),
         Mistake("products in float32",
-                "A product was computed in float32: cast its arguments to self.dtype, and check that the function "
-                "is found in IN_16_BITS."),
+                "A product came back in float32: cast its arguments to self.dtype, leave its result as it is, and "
+                "check that the function is found in IN_16_BITS."),
         Mistake("the other 16 bits", "The mode was made with another 16-bit type: cast to self.dtype."),
         Mistake(_TOO_WIDE, "Nothing is cast to float64 here: arguments of IN_32_BITS become torch.float32."),
         Mistake("sums in 16 bits",

@@ -33,3 +33,8 @@ changed(
     ("self.dtype if function in IN_16_BITS", "torch.bfloat16 if function in IN_16_BITS"),
 )
 WRONG.changed("sums in float64", "computed in float64", ("else torch.float32 if", "else torch.float64 if"))
+WRONG.changed(
+    "casts the result back",
+    "products in float32",
+    ("for name, value in kwargs.items()})", "for name, value in kwargs.items()}).float()"),
+)

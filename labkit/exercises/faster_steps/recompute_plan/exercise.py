@@ -59,6 +59,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         return
     held = sum(sizes[each] for each in kept if each <= facts.fullest)
     where = f"after tensor {facts.fullest}" if facts.fullest >= 0 else "before the first kept tensor"
+    if not kept:
+        said = f"The plan keeps nothing: the peak is {facts.peak_mb:,} MB, all of it computed again at once."
+        yield Finding("nothing kept", said)
     name = "too much between" if sum(sizes[each] for each in kept) <= limit else "too much kept"
     yield Finding(
         name,
@@ -123,6 +126,9 @@ EXERCISE = declared(
         Mistake("no such tensor", "Return indices into sizes_mb. The chain's input is always kept and has no index."),
         Mistake("not ascending", "Return the indices in ascending order, each once."),
         Mistake("too much kept", "The kept tensors alone exceed the limit: drop something."),
+        Mistake("nothing kept",
+                "The list is empty, so the whole chain is computed again at once. Does your search reach a plan that "
+                "fits, and return it?"),
         Mistake("too much between",
                 "The kept tensors fit, but too much is recomputed at once between two of them: keep one in between."),
     ),

@@ -14,7 +14,7 @@ def recompute_plan(sizes_mb, times_us, limit_mb):
 """)
 
 plan("everything is kept", "too much kept", "return list(range(len(sizes_mb)))")
-plan("nothing is kept", "too much between", "return []")
+plan("nothing is kept", "nothing kept", "return []")
 plan("the ends alone", "too much between", "return [0, len(sizes_mb) - 1]")
 plan(
     "from the end to the start",

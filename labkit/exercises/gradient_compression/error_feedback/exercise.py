@@ -147,7 +147,8 @@ EXERCISE = declared(
         Mistake("no memory",
                 "The packets are those of the gradients alone: the residual must be added before compressing."),
         Mistake(_ONLY_OLD,
-                "The packet is that of the old residual alone: what is compressed is the gradient plus the residual."),
+                "The packet is what the old residual alone would give: what is compressed is the gradient plus the "
+                "residual."),
         Mistake(_ADDED, "What was sent was added to the corrected gradient: subtract it, the rest is what is left."),
         Mistake(_BEFORE,
                 "The residual is the one from before this call: put corrected minus what was sent in its place."),

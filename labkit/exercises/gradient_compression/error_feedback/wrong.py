@@ -86,3 +86,6 @@ changed(
     "the residual stays as it was",
     (KEPT, "self.residuals[key] = corrected - gradient"),
 )
+changed(
+    "gradient times residual", "only the residual is sent", (CORRECTED, CORRECTED.replace("gradient + ", "gradient * "))
+)

@@ -203,6 +203,14 @@ def _of_some_servers(case: Case, got: Got, wire: Wire) -> bool:
     return shares == {0.0, 1.0}
 
 
+def _of_no_server(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a result of the right form has no row that any server holds."""
+    came, right = got[0].get("rows") if isinstance(got, tuple) else None, _right_rows(case)
+    if not isinstance(came, Tensor) or came.shape != right.shape or came.dtype != right.dtype:
+        return False
+    return not any(torch.allclose(row, held) for row in came for held in tensor(case.inputs[0], "table"))
+
+
 _by_server_once = partial(_by_server, once=True)
 
 
@@ -276,6 +284,9 @@ EXERCISE = declared(
         Mistake("rows of some servers alone",
                 "The rows of some servers are not in their places: put each server's answer there, within the loop, "
                 "and return after it.", seen=_of_some_servers),
+        Mistake("no row of any server",
+                "No row of the result is one that a server holds: put each server's answer, as it came, where its "
+                "keys were requested, rows[home == number] = answer.", seen=_of_no_server),
         Mistake("one gradient in place of the sum",
                 "Only one gradient was pushed for a key that occurs several times: assignment keeps the last, "
                 "index_add_ adds."),

@@ -51,3 +51,5 @@ changed(
 changed("places the last answer", "rows of some servers alone",
         ("        rows[home == number] = answer\n", "        pass\n    rows[home == number] = answer\n"))  # fmt: skip
 changed("returns no rows", "wrong type", ("    return rows[where]\n", ""))
+changed("places nothing", "no row of any server", ("        rows[home == number] = answer\n", "        pass\n"))
+changed("compares with the answers", "no row of any server", ("rows[home == number] =", "rows[home == answers] ="))

@@ -191,7 +191,7 @@ MISTAKES = (
             seen=lambda *run: _as_if(_never_leaves)(*run) or problem("crowd", "Deadlock")(*run)),
     Mistake("nobody is answered",
             "No push was ever answered. At the end of each push look at all that wait, and complete the futures of "
-            "those that may go.", seen=_nobody_at_all),
+            "those that may go. The slowest is the slowest of all, also of those that wait.", seen=_nobody_at_all),
     Mistake("one step too late",
             "A worker that is exactly bound ahead has to wait. It may go: at most bound. And a push is counted, and "
             "among those that wait, before you look who may go.",

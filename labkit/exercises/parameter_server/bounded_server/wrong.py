@@ -78,3 +78,5 @@ changed(
     "the answer is not a pair",
     ("((server.version, server.weight.clone()))", "(server.weight.clone())"),
 )
+changed("the slowest of those at work", "nobody is answered",
+        ("min(server.clocks.values(), default=0)", "min((c for w, c in server.clocks.items() if w not in server.waiting), default=0)"))  # fmt: skip

@@ -41,7 +41,9 @@ _EMPTY_BATCH, _EMPTY, _ADDS, _NO_OUT, _ALWAYS, _NEVER, _ITSELF, _NOTHING, _NOT_I
 )  # fmt: skip
 
 
-_SHARED, _MORE = "one buffer for two messages", "more receives than the plan has"
+_SHARED, _MORE, _OTHER_STEP = (
+    "one buffer for two messages", "more receives than the plan has", "the Reduce of another step",
+)  # fmt: skip
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -79,6 +81,7 @@ def _cause(case: Case, came: list[Tensor], wire: Wire) -> str:
         (_NO_OUT, lambda: simulate(case, combine=lambda chunk, incoming: chunk)),
         (_ALWAYS, lambda: simulate(case, reduce=True)),
         (_NEVER, lambda: simulate(case, reduce=False)),
+        (_OTHER_STEP, lambda: simulate(case, anywhere=True)),
         (_SHARED, lambda: simulate(case, shared=1)),
         (_SHARED, lambda: simulate(case, shared=-1)),
         (_ITSELF, lambda: simulate(case, combine=lambda chunk, incoming: 2 * incoming)),
@@ -222,6 +225,9 @@ EXERCISE = declared(
         sum_mistake(_ALWAYS,
                     "Everything that arrives is added. A Recv without a Reduce of the same step and chunk overwrites "
                     "the chunk."),
+        sum_mistake(_OTHER_STEP,
+                    "A chunk that some other step reduces was added in a step without a Reduce: look for the Reduce "
+                    "among the records of the same step."),
         sum_mistake(_NEVER,
                     "Everything that arrives overwrites its chunk. Where the step also has a Reduce of that chunk, "
                     "receive into a buffer of its own and add it."),

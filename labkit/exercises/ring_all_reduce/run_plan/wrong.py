@@ -251,3 +251,8 @@ wrong(
         + _COMBINED
     ),
 )
+WRONG.changed(
+    "looks for a Reduce in the whole plan",
+    "the Reduce of another step",
+    ("for record in step if isinstance(record, Reduce)", "for record in plan if isinstance(record, Reduce)"),
+)

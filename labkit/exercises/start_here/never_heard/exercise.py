@@ -63,6 +63,11 @@ def _receivers(case: Case, place: int) -> Value:
     return sorted({m["dst"] for m in _lists(case)[place] if m["received"] is None})
 
 
+def _heard_nothing(case: Case, place: int) -> Value:
+    messages = _lists(case)[place]
+    return sorted({m["dst"] for m in messages} - {m["dst"] for m in messages if m["received"] is not None})
+
+
 def _each(case: Case, place: int) -> Value:
     return sorted(m["src"] for m in _lists(case)[place] if m["received"] is None)
 
@@ -116,6 +121,9 @@ EXERCISE = answers(
         Mistake("receivers instead of senders",
                 "You collect the receivers (dst); collect the senders that were not heard (src).",
                 {"answers": _receivers}),
+        Mistake("those who received nothing",
+                "You return the ranks that received none of the messages to them; return those that sent one which "
+                "nobody received.", {"answers": _heard_nothing}),
         Mistake("a rank more than once",
                 "A rank that sent several messages is named once: collect the ranks in a set.", {"answers": _each}),
         Mistake("those who were heard",

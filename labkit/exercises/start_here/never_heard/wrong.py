@@ -41,3 +41,8 @@ wrong(
     "return sorted({m.src for m in messages} - {m.src for m in messages if m.received is not None})",
 )
 WRONG.wrong("prints", "returns nothing", "def never_heard(messages):\n    print(messages)\n")
+wrong(
+    "who received nothing",
+    "those who received nothing",
+    "return sorted({m.dst for m in messages} - {m.dst for m in messages if m.received is not None})",
+)

@@ -93,7 +93,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             name = _NO_PAIR if _is_no_pair(each.get("again")) else ""
             name = name if name or _is_pythons_own(each.get("again")) or not isinstance(came, int | None) else (
                 _AGAIN if _raised(each.get("again")) else _SORT if _reads_as_words(known, came)
-                else _OLDEST if came is not None else _none_found(integer(each, "files_again"))
+                else _of_steps(known, came) if came is not None else _none_found(integer(each, "files_again"))
             )  # fmt: skip
             yield Finding(name, text, problem[0])
         if not each["between"] and num_saved < len(steps) and not 1 <= integer(each, "files_later") <= 2:
@@ -216,7 +216,7 @@ def _named(case: Case, each: dict[str, Value], crashes: list[dict[str, Value]]) 
     if how == "kill" and each["between"]:
         if step is None and not _raised(loaded):
             return _none_found(integer(each, "files"))
-        return _SORT if _reads_as_words(steps[:saved], step) else _OLDEST
+        return _SORT if _reads_as_words(steps[:saved], step) else _of_steps(steps, step)
     if how == "kill":
         return _DELETES if not _raised(loaded) and step is None else _IN_PLACE
     if how == "torn" or (how == "names" and _raised(loaded)):
@@ -234,6 +234,11 @@ def _is_safe(case: Case, crashes: list[dict[str, Value]], saved: int) -> bool:
     )  # fmt: skip
 
 
+def _of_steps(steps: list[int], step: int | None) -> str:
+    """Return the mistake of a load that gives another step than the newest: an older one, or one that never was."""
+    return _OLDEST if step is None or step in steps else _NEVER_SAVED
+
+
 def _reads_as_words(steps: list[int], step: Value) -> bool:
     return bool(steps and str(step) == max(map(str, steps)) and step != max(steps))
 
@@ -248,7 +253,7 @@ def _reads_as_words(steps: list[int], step: Value) -> bool:
     "at_most ignored", "at_most itself left out", "gives up at a damaged file", "a leftover taken for a checkpoint",
     "gives up at a later step", "not found again", "nothing is left",
 )  # fmt: skip
-_NO_PAIR = "not a pair of step and state"
+_NO_PAIR, _NEVER_SAVED = "not a pair of step and state", "a step that was never saved"
 
 EXERCISE = declared(
     id="checkpoints",
@@ -294,6 +299,9 @@ EXERCISE = declared(
         Mistake(_ONE, "There was no older checkpoint to go back to. Give each step its own file, keep two, and delete "
                 "only after the new one is there."),
         Mistake(_SORT, "Sorted as text, 10 comes before 9. Pad the number with zeros, or sort by int(...)."),
+        Mistake(_NEVER_SAVED,
+                "The step that came back was never saved: return the number that save_checkpoint put into the name, "
+                "as it is."),
         Mistake(_OLDEST, "An older checkpoint was loaded; load the newest one that is whole."),
         Mistake(_DAMAGED,
                 "A damaged file raised an error in load_checkpoint: catch it, and try the one before."),

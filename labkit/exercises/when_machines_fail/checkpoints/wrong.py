@@ -173,3 +173,8 @@ WRONG.changed(
     "not a pair of step and state",
     ("return int(path.stem), state", "return state, int(path.stem)"),
 )
+changed(
+    "the step after",
+    "a step that was never saved",
+    ("return int(path.stem), state", "return int(path.stem) + 1, state"),
+)

@@ -251,7 +251,7 @@ EXERCISE = declared(
                  ("noise",), "python"),
         _forgets("torch's random numbers", "Dropout draws from torch.get_rng_state(). Keep it, and set it again.",
                  ("losses",), "torch"),
-        _forgets("step count", "run.step is part of the state.", ("step",), "step"),
+        _forgets("step count", "run.step is part of the state: restore sets it to what it was.", ("step",), "step"),
         Mistake("live tensors",
                 "state_dict() returns the tensors themselves, and training goes on changing them while you write. "
                 "Copy what you return: copy.deepcopy.",

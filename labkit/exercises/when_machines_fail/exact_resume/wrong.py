@@ -91,3 +91,4 @@ def restore(run, state):
     run.step = state["step"]
 """,
 )
+changed("counts one more", "step count", ('run.step = state["step"]', 'run.step = state["step"] + 1'))
