@@ -140,6 +140,7 @@ def simulate(
     reduce: bool | None = None,
     anywhere: bool = False,
     late_sends: bool = False,
+    late_reduces: bool = False,
     combine: Callable[..., Tensor] | None = None,
     shared: int = 0,
 ) -> list[Tensor]:
@@ -150,6 +151,7 @@ def simulate(
         reduce: Whether all that arrives is added, or nothing; None: what the plan reduces.
         anywhere: Add what arrives for a chunk that the rank's plan reduces in any step (a mistake).
         late_sends: Send what the step's own receives have already changed (a mistake).
+        late_reduces: Do all Reduces after the last step (a mistake).
         combine: What a Reduce does instead of what the case asks for.
         shared: Whether all that a rank adds in a step landed in one buffer (a mistake), in the order of arrivals (1) or
             against it (-1).
@@ -160,6 +162,7 @@ def simulate(
     together = combine or getattr(torch, str(case.inputs[0].get("combine", "add")))
     steps = execute([plan_of(case, rank) for rank in members], len(sizes)).steps
     added = {(each.dst, each.into) for step in steps for each in step.transfers if each.reduced and anywhere}
+    kept: list[tuple[Tensor, Tensor]] = []
     for step in steps:
         before = [[chunk.clone() for chunk in row] for row in chunks]
         landed: dict[int, Tensor] = {}
@@ -174,7 +177,12 @@ def simulate(
             if shared and each.reduced:
                 sent = landed[each.dst][: len(target)]
             adds = (each.reduced or (each.dst, each.into) in added) if reduce is None else reduce
+            if adds and late_reduces:
+                kept.append((target, sent.clone()))
+                continue
             target.copy_(together(target, sent) if adds else sent)
+    for target, sent in kept:
+        target.copy_(together(target, sent))
     return results
 
 

@@ -179,8 +179,9 @@ NOBODY_SENDS = Mistake(
 )
 ROOM = Mistake(
     "room of another size",
-    "Room was made for a message of another size. What enters is like `sample`, dtype included, once for each sample "
-    "of the microbatch; a gradient is like the output that left.",
+    "A message and the room made for it differ. What enters is like `sample`, dtype included, once for each sample of "
+    "the microbatch; a gradient is received like the output that left, and what goes back is the gradient of what "
+    "entered.",
     seen=_failed(lambda case, failure, wire: sizes_differ(failure)),
 )
 FLOAT32 = Mistake(

@@ -17,9 +17,11 @@ from labkit.checks.declared import Mistake
 from labkit.checks.failures import NOBODY_EXPECTED, sizes_differ
 from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in, waits_on_the_finished
 from labkit.checks.wire import Wire
+from labkit.exercises.sums_over_ranks.on_ranks import view_of
 from labkit.exercises.sums_over_ranks.sum_outcome import Mark, SumOutcome, is_complete, sum_outcome
 from labkit.exercises.sums_over_ranks.sums import input_of, layout_of, members_of, op_of
 from labkit.exercises.sums_over_ranks.traffic import (
+    chunk_bytes,
     leaves_the_group,
     passes_through_one,
     sends_more_than_chunks,
@@ -63,6 +65,9 @@ def _lacks_a_chunk(came: SumOutcome) -> bool:
 
 def _holds_one_each(came: SumOutcome) -> bool:
     """Return whether every element, on every rank the same, is one rank's alone, and not one rank's in all."""
+    if op_of(came.case) == "PRODUCT":
+        mine = torch.stack([each.reshape(-1) for each in came.inputs])
+        return all((mine == view.reshape(-1)).any(0).all() for view in came.views)
     rows = [tuple(row) for row in came.shares]
     lone = bool(rows) and all(share is not None and sum(share) == max(share) == 1 for share in rows[0])
     return len(came.members) > 1 and lone and len(set(rows)) == 1 and len(set(rows[0])) > 1
@@ -138,6 +143,16 @@ def is_scaled(came: SumOutcome, factor: float) -> bool:
     return factor != 1 and came.is_near(
         came.exact.double() * factor, 1e-4 if came.views[0].element_size() > 2 else 2e-2
     )
+
+
+def _cuts_rows(came: SumOutcome) -> bool:
+    """Return whether the sums are right, and messages hold whole rows of a tensor of several dimensions."""
+    view = view_of(values.tensor(came.got[came.members[0]], "base"), layout_of(came.case))
+    if view.dim() < 2 or not all(torch.equal(each.double(), came.exact.double()) for each in came.views):
+        return False
+    row = view[0].numel() * view.element_size()
+    sizes = [message.bytes for message in came.wire.messages]
+    return max(sizes, default=0) > chunk_bytes(came.case, len(came.members)) and all(size % row == 0 for size in sizes)
 
 
 def _left_the_group(came: SumOutcome) -> bool:
@@ -241,6 +256,9 @@ _COMMON = (
     sum_mistake("another operation",
                 "These are the numbers of another operation: what combines two chunks depends on op.",
                 came=_is_another_operation),
+    sum_mistake("cut by rows",
+                "Messages hold whole rows: the tensor was cut along its first dimension. Cut the flat tensor, "
+                ".view(-1), and pieces differ by one element at most.", came=_cuts_rows),
     sum_mistake("cut to whole numbers",
                 "Every number is cut to a whole one: only averages of integers are rounded.",
                 came=lambda came: came.exact.is_floating_point() and not torch.equal(came.exact, came.exact.trunc())
@@ -274,7 +292,8 @@ RING = common(
     "calls the library", "buffer of another type", "a rank that is not there", "message not waited for",
     "buffer reused in flight",
     "everybody sends first", "nobody sent anything", "not in place",
-    "mean instead of sum", "reduce to one rank", "whole tensor at each step", "more than a chunk at a time",
+    "mean instead of sum", "reduce to one rank", "cut by rows", "whole tensor at each step",
+    "more than a chunk at a time",
     "everything to everyone", "no all-gather", "remainder dropped", "elements in no chunk", "one step too few",
     "a contribution added twice", "group ranks taken for global ranks",
     "everybody receives first", "needs sizes that divide", "contributions missing",

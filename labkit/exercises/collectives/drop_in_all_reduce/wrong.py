@@ -164,3 +164,11 @@ wrong(
 )
 WRONG.changed("works on a clone", "not in place", ("source = tensor.detach()", "source = tensor.detach().clone()"))
 WRONG.changed("no view", "cut by rows", ("source.contiguous().view(-1)", "source.contiguous()"))
+WRONG.changed(
+    "float32 for sums alone",
+    "adds up in 16 bits",
+    (
+        "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat",
+        "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) and combine is torch.add else flat",
+    ),
+)

@@ -72,6 +72,10 @@ EXERCISE = formulas(
                 {"tree_seconds": lambda b, n, a, w: 2 * math.log2(n) * (a + b / w)}),
         Mistake("rounded down", "tree_seconds rounds log2 N down; with 5 ranks it takes 3 rounds, not 2.",
                 {"tree_seconds": lambda b, n, a, w: 2 * math.floor(math.log2(n)) * (a + b / w)}),
+        Mistake("a round too many for powers of two",
+                "tree_seconds counts a round too many where N is a power of two: 4 ranks need 2 rounds, and bit_length "
+                "of 4 is 3.",
+                {"tree_seconds": lambda b, n, a, w: 2 * int(n).bit_length() * (a + b / w)}),
         Mistake("one step for each rank",
                 "tree_seconds counts a step for each rank; in a tree the number of ranks that are done doubles in "
                 "each round.", {"tree_seconds": lambda b, n, a, w: 2 * (n - 1) * (a + b / w)}),

@@ -42,3 +42,8 @@ wrong("N steps a half", "N steps", _seconds(ring="2 * n * (a + b / n / w)"))
 wrong("rounds cut off", "rounded down", _seconds(tree="2 * int(math.log2(n)) * (a + b / w)"))
 wrong("a tree like a ring", "one step for each rank", _seconds(tree="2 * (n - 1) * (a + b / w)"))
 wrong("prints", "returns nothing", _seconds(busbw="print(2 * (n - 1) / n * b / s)"))
+WRONG.changed(
+    "bit_length for the rounds",
+    "a round too many for powers of two",
+    ("math.ceil(math.log2(world_size))", "world_size.bit_length()"),
+)

@@ -44,6 +44,7 @@ class _Meeting:
     met: bool = True
     finished: list[int] = field(default_factory=list)
     came: dict[int, float] = field(default_factory=dict)
+    recording: dict[int, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lock, self.begun, self.all_begun = threading.Lock(), 0, threading.Event()
@@ -92,6 +93,7 @@ class _Replica(nn.Module):
     def forward(self, *, x: Tensor, scale: float = 1.0) -> Tensor:
         meeting, number = self.meeting, self.number
         try:
+            meeting.recording[number] = torch.is_grad_enabled()
             meeting.meet()
             factor = meeting.factor(number)
             other = meeting.waits_for(number)
@@ -146,9 +148,17 @@ def drive(functions: Functions, inputs: Values) -> Values:
         return {"outputs": f"a {type(outputs).__name__}", **_seen_of(meeting)}
     return {
         "outputs": [each.detach().clone() if isinstance(each, Tensor) else None for each in outputs],
-        "tracked": [isinstance(each, Tensor) and each.requires_grad for each in outputs],
+        "tracked": [
+            _is_recorded(each, meeting.recording.get(number, False), inputs) for number, each in enumerate(outputs)
+        ],
         **_seen_of(meeting),
     }
+
+
+def _is_recorded(output: Value, in_thread: bool, inputs: Values) -> bool:
+    """Return whether gradients reach an output, or were recorded in its thread where they should not be."""
+    reaches = isinstance(output, Tensor) and output.requires_grad
+    return reaches and in_thread if flag(inputs, "gradients") else reaches or in_thread
 
 
 def _seen_of(meeting: _Meeting) -> dict[str, Value]:

@@ -115,3 +115,12 @@ WRONG.changed(
         "pool = ThreadPoolExecutor(len(replicas))\n    futures",
     ),
 )
+WRONG.changed(
+    "recorded in the thread and cut off afterwards",
+    "gradients not as outside",
+    (
+        "        with torch.set_grad_enabled(with_gradients):\n            return replica(**batch)",
+        "        with torch.enable_grad():\n            out = replica(**batch)\n"
+        "        return out if with_gradients else out.detach()",
+    ),
+)

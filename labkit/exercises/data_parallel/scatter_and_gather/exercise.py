@@ -32,6 +32,7 @@ _STACK, _DIM, _MIXED, _ORDER, _FIRST, _LOSSES = (
 _NOTHING = "nothing returned"
 _FEW, _ALONE = "the last piece is missing", "a single loss left as it is"
 _LONGER, _FEWER, _FIRST_PIECE = "longer pieces not first", "too few pieces", "the first piece for everybody"
+_REST = "the remainder in the last piece"
 
 
 def scatter_case(name: str, batch: Mapping[str, Tensor], devices: int | Sequence[str]) -> Case:
@@ -229,8 +230,15 @@ def _the_first(case: Case) -> list[Any]:
     return [{key: _there(tensor[:length], device) for key, tensor in _batch(case).items()} for device in devices]
 
 
+def _rest_to_the_last(case: Case) -> list[int]:
+    count = min(_rows(case), len(_devices(case)))
+    size = _rows(case) // count
+    return [*[size] * (count - 1), _rows(case) - size * (count - 1)]
+
+
 _WAYS: dict[str, Callable[[Case], list[Any]]] = {
     _CHUNK: lambda case: _pieces(case, _chunk_sizes(case)),
+    _REST: lambda case: _pieces(case, _rest_to_the_last(case)),
     _EMPTY: lambda case: _pieces(case, _with_empty(case)),
     _TURNS: _in_turns,
     _FIRST_PIECE: _the_first,
@@ -303,6 +311,9 @@ EXERCISE = declared(
         Mistake(_CHUNK,
                 "chunk makes pieces of equal size and one small rest (3, 3, 3, 1), and sometimes too few. Here sizes "
                 "differ by at most one."),
+        Mistake(_REST,
+                "The last piece got the whole remainder. Sizes differ by at most one: give the first pieces one "
+                "sample more each."),
         Mistake(_EMPTY,
                 "With fewer samples than devices some of your pieces are empty: make as many pieces as there are "
                 "samples."),

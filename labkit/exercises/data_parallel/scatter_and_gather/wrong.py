@@ -60,3 +60,11 @@ WRONG.changed(
 )
 changed("the first piece to each", "the first piece for everybody", ("parts[i].to", "parts[0].to"))
 changed("as long as a key", "too few pieces", ("next(iter(batch.values()))", "next(iter(batch))"))
+WRONG.changed(
+    "the rest to the last",
+    "the remainder in the last piece",
+    (
+        "tensor.tensor_split(count)",
+        "tensor.split([num_samples // count] * (count - 1) + [num_samples - num_samples // count * (count - 1)])",
+    ),
+)

@@ -57,8 +57,8 @@ MISTAKES = (
             "no_sync ends before the with block has run, or without it: it must come to yield, exactly once.",
             seen=either(marks.says("is not an iterator"), marks.says("generator didn't")), certain=True),
     Mistake("sends inside no_sync",
-            "Something travels inside no_sync. The flag must be down there, and while it is down the hook must return "
-            "before it counts or sends.",
+            "Something travels inside no_sync, or as it ends. The flag must be down there, and while it is down the "
+            "hook must return before it counts or sends; only the next backward outside sends.",
             seen=_outputs_of_quiet_passes),
     Mistake("no_sync stays on after an error",
             "After an error inside no_sync nothing is averaged any more: put the flag back in a finally.",

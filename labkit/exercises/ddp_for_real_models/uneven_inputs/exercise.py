@@ -26,10 +26,10 @@ _ROUNDING = 1e-6
 
 
 def uneven_case(name: str, seed: int, counts: Sequence[int], **model: int) -> Case:
-    """Return a case in which rank i has counts[i] batches; the model has no buffers."""
+    """Return a case in which rank i has counts[i] batches of 3 to 5 samples; the model has no buffers."""
     inputs: list[Values] = []
     for rank, count in enumerate(counts):
-        batches = [hard_batch(part_of(seed, "rank", rank, number), 4) for number in range(count)]
+        batches = [hard_batch(part_of(seed, "rank", rank, number), 3 + (rank + number) % 3) for number in range(count)]
         given: dict[str, Value] = {
             "seed": part_of(seed, "rank", rank), "model": {**PLAIN, "norm": False, **model}, "lr": 0.1,
             "x": [x for x, _ in batches], "y": [y for _, y in batches],
@@ -44,7 +44,7 @@ def _trained(case: Case, rule: str = "active") -> tuple[int, dict[str, Value]]:
     Args:
         case: The case.
         rule: "active" divides by the ranks that still have data, "world" by all, "shortest" stops with the first that
-            has none, "last" takes a rank's last batch again.
+            has none, "last" takes a rank's last batch again, "samples" weighs each rank by the samples of its batch.
     """
     (model,) = models_of(case)[:1]
     xs = [tensors(inputs, "x") for inputs in case.inputs]
@@ -54,11 +54,11 @@ def _trained(case: Case, rule: str = "active") -> tuple[int, dict[str, Value]]:
     for step in range(steps):
         active = [rank for rank, length in enumerate(lengths) if step < length or (rule == "last" and length)]
         model.zero_grad()
-        for rank in active:
-            torch.autograd.backward(
-                loss_of(model(xs[rank][min(step, lengths[rank] - 1)]), ys[rank][min(step, lengths[rank] - 1)])
-            )
-        _descend(model, case.world_size if rule in ("world", "last") else len(active))
+        places = {rank: min(step, lengths[rank] - 1) for rank in active}
+        weights = {rank: len(xs[rank][place]) if rule == "samples" else 1 for rank, place in places.items()}
+        for rank, place in places.items():
+            torch.autograd.backward(weights[rank] * loss_of(model(xs[rank][place]), ys[rank][place]))
+        _descend(model, case.world_size if rule in ("world", "last") else sum(weights.values()))
     return steps, state_of(model)
 
 
@@ -131,6 +131,9 @@ MISTAKES = (
     Mistake("a batch comes twice",
             "A rank without data trained on its last batch again: that batch counts more often than others. It must "
             "add nothing, and the mean is over those that had something.", seen=_as_if("last")),
+    Mistake("weighed by samples",
+            "The ranks are weighed by the samples of their batches. Each rank that has a batch counts the same, "
+            "however large the batch is.", seen=_as_if("samples")),
     Mistake("stops with the shortest",
             "Training stopped when the first rank ran out; the batches of the others were thrown away.",
             seen=_as_if("shortest")),

@@ -58,6 +58,15 @@ uneven(
 uneven("gradients of steps before", "all ranks agree on a wrong model", ("        optimizer.zero_grad()\n", ""))
 uneven("the own steps", "another number of steps", ("            return steps\n", "            return len(batches)\n"))
 uneven("stops where somebody has data", "no step was taken", ("if active == 0:", "if active != 0:"))
+uneven(
+    "the mean over all samples",
+    "weighed by samples",
+    ("float(steps < len(batches))", "float(len(batches[steps][0]) if steps < len(batches) else 0)"),
+    (
+        "            loss_of(ddp(inputs), targets).backward()",
+        "            (len(inputs) * loss_of(ddp(inputs), targets)).backward()",
+    ),
+)
 WRONG.right(
     "as the hint says",
     """

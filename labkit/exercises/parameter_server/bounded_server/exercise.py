@@ -173,6 +173,10 @@ def _nobody_after_leaving(case: Case, now: int, came: set[int], right: set[int])
     return script_of(case)[now]["op"] == "leave" and not came
 
 
+def _more_after_leaving(case: Case, now: int, came: set[int], right: set[int]) -> bool:
+    return script_of(case)[now]["op"] == "leave" and came > right
+
+
 def _answers_in_time(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether all are answered when they must be, and what is answered first has the right weights."""
     steps = list(_steps(case, got))
@@ -203,6 +207,10 @@ MISTAKES = (
     Mistake("leaving releases nobody",
             "When the slowest leaves, others may continue at once, not at the next push: check all that wait in leave "
             "too.", seen=_first_wrong(_nobody_after_leaving)),
+    Mistake("leaving releases too many",
+            "When a worker leaves, some are answered who are still too far ahead of another: as after a push, only "
+            "those may go that are at most bound ahead of the slowest that is left.",
+            seen=_first_wrong(_more_after_leaving)),
     Mistake("the slowest stands at 0",
             "A push is answered only while its worker's own clock is at most the bound, as if the slowest stayed at 0 "
             "for good: subtract the smallest clock there is now. Is there a clock of a worker that does not exist?",
@@ -237,7 +245,7 @@ EXERCISE = Kind("BoundedServer", course, answers_run_free=True).exercise(
         bounded_case("3 workers, bound 0: in lock step", 42, "0 1 2 2 0 1 1 0 2", 3, 0),
         bounded_case("3 workers, bound 2, one is slow", 43, "0 1 0 1 0 1 2 0 1 2 2", 3, 2),
         bounded_case("the slowest leaves", 44, "0 1 0 0 1 -2 1 0 -1 0 0", 3, 1),
-        bounded_case("one leaves who is not the slowest, then all", 45, "0 1 -1 0 0 2 2 0 -0 2 2 2 -2", 3, 1),
+        bounded_case("one leaves who is not the slowest, then all", 45, "0 1 0 -1 0 2 2 0 -0 2 2 2 -2", 3, 1),
         crowd_case("5 workers at the same time, over RPC", "BoundedServer", 46, 5, 4, [1]),
     ),
     hints=(

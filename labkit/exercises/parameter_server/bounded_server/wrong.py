@@ -80,3 +80,9 @@ changed(
 )
 changed("the slowest of those at work", "nobody is answered",
         ("min(server.clocks.values(), default=0)", "min((c for w, c in server.clocks.items() if w not in server.waiting), default=0)"))  # fmt: skip
+changed(
+    "who leaves lets all go",
+    "leaving releases too many",
+    (LEAVE, "            del self.clocks[worker]\n            for each in list(self.waiting):\n"
+            "                self.waiting.pop(each).set_result((self.version, self.weight.clone()))\n"),
+)  # fmt: skip

@@ -54,6 +54,10 @@ EXERCISE = formulas(
         Mistake("the last stage does not wait so long",
                 "bubble_share counts P turns of waiting: the last stage begins P-1 turns after the first.",
                 {"bubble_share": lambda p, m: p / (m + p)}),
+        Mistake("forward and backward wait apart",
+                "bubble_share counts 2(P-1) turns of waiting beside M of work. Where forward and backward are counted "
+                "apart, both double: 2(P-1) of waiting in 2(M + P - 1) turns.",
+                {"bubble_share": lambda p, m: 2 * (p - 1) / (m + 2 * (p - 1))}),
         Mistake("the share of work", "bubble_share is the share of work; the bubble is the rest, 1 minus that.",
                 {"bubble_share": lambda p, m: m / (m + p - 1)}),
         Mistake("bubble forgotten", "step_seconds counts M turns; the last stage is done after M + P - 1.",

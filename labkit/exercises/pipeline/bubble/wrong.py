@@ -35,3 +35,9 @@ changed(
     ("(num_microbatches + num_stages - 1) * (batch", "(num_microbatches + num_stages) * (batch"),
 )
 changed("prints", "returns nothing", (SECONDS, SECONDS.replace("return ", "print(") + ")"))
+changed(
+    "two ramps beside one pass",
+    "forward and backward wait apart",
+    ("(num_stages - 1) / (num_microbatches + num_stages - 1)",
+     "2 * (num_stages - 1) / (num_microbatches + 2 * (num_stages - 1))"),
+)  # fmt: skip

@@ -30,6 +30,11 @@ changed("does not send the gradient on", "waits for a message that nobody sends"
         ("    if stage > 0:\n        dist.send(entered.grad.contiguous(), dst=stage - 1)\n", ""))  # fmt: skip
 changed("room of torch's default dtype", "room of another size",
         ("torch.empty_like(left, memory_format=torch.contiguous_format)", "torch.empty(left.shape)"))  # fmt: skip
+changed(
+    "passes on the gradient of its output",
+    "room of another size",
+    ("dist.send(entered.grad.contiguous()", "dist.send(torch.zeros_like(left) if is_last else gradient"),
+)
 changed("a number", "the loss is a number", ("loss = left.detach()", "loss = left.item()"))
 changed("the loss as it is", "the loss keeps its graph", ("loss = left.detach()", "loss = left"))
 changed("a barrier at the end", "calls a collective", ("    return loss\n", "    dist.barrier()\n    return loss\n"))

@@ -14,7 +14,7 @@ from labkit.exercises.pipeline.par import PAR
 from labkit.exercises.pipeline.run_schedule.driver import drive
 from labkit.exercises.stages import least_traffic, structure, training, written
 from labkit.exercises.stages import training_mistakes as mistakes
-from labkit.exercises.stages.pipeline_cases import expected, pipeline_case
+from labkit.exercises.stages.pipeline_cases import expected, members, pipeline_case
 from labkit.exercises.stages.written import RECORDS
 from labkit.exercises.stages.written import written as schedules
 
@@ -24,6 +24,16 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for each in training.find_in_order(case, got, wire):
         counts = "another order" in case.name and each.mistake in ("", mistakes.NOT_FOLLOWED.name)
         yield replace(each, mistake=_COUNTS) if counts else each
+    yield from _left_in_flight(case, wire)
+
+
+def _left_in_flight(case: Case, wire: Wire) -> Iterator[Finding]:
+    """Yield each gradient whose send nobody waited for: nothing that comes later tells that it has arrived."""
+    order = {rank: place for place, rank in enumerate(members(case))}
+    back = {message.sent for message in wire.messages if order.get(message.dst, 0) < order.get(message.src, 0)}
+    for problem in wire.problems_of("not_waited"):
+        if problem.row in back:
+            yield Finding(mistakes.NOT_WAITED.name, problem.text, rank=problem.rank, problem=problem)
 
 
 _COUNTS = "microbatches in the order of their numbers"

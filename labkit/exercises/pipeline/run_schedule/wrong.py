@@ -92,3 +92,4 @@ changed("sends the data back", "what entered was sent back",
         ("entered.pop(m).grad.contiguous()", "entered.pop(m).data.contiguous()"))  # fmt: skip
 changed("the first record alone", "work left undone",
         ("    for work in sent.values():\n", "        break\n    for work in sent.values():\n"))  # fmt: skip
+changed("leaves its last sends alone", "not waited for", ("    for work in sent.values():\n        work.wait()\n", ""))

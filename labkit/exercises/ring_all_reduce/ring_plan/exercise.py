@@ -25,7 +25,7 @@ _MODULO, _ITSELF, _CHUNKS, _ORDER, _ALONE, _NOTHING = (
     "modulo forgotten", "a message to itself", "sender and receiver name different chunks",
     "complete chunks are sent in the wrong order", "a Send without its Recv", "a Reduce without its Recv",
 )  # fmt: skip
-_FEW = "some arrivals are not added"
+_FEW, _NOT_ON = "some arrivals are not added", "what was reduced is not sent on"
 _OF_FAULT = {
     "no_plan": _NO_PLAN, "outside": _MODULO, "itself": _ITSELF, "backwards": _STEPS, "race": _SAME_CHUNK,
     "chunk_mismatch": _CHUNKS, "missing": _ORDER, "twice": _ORDER, "unmatched": _ALONE, "deadlock": _ALONE,
@@ -73,6 +73,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         for fault in execute(plans, size).faults:
             of_fault = _OF_FAULT.get(fault.kind, "")
             mistake = of_fault if fault.kind in _CERTAIN else shown or of_fault
+            if mistake == _ORDER and _sends_another(size, read):
+                mistake = _NOT_ON
             yield Finding(mistake, f"{size} ranks: {fault.text}")
         for text in _unlike_a_ring(size, read):
             yield Finding(shown or _STEPS, f"{size} ranks: {text}")
@@ -94,6 +96,16 @@ def _unlike_a_ring(size: int, plans: list[list[Record]]) -> Iterator[str]:
                 f"rank {rank} has {plural(sends, 'Send')} in {plural(len(steps), 'step')}{numbered}; the ring takes "
                 f"{2 * (size - 1)} steps, numbered from 0, with one Send and one Recv each."
             )
+
+
+def _sends_another(size: int, plans: list[list[Record]]) -> bool:
+    """Return whether some step of the reduce-scatter does not send the chunk that arrived in the step before."""
+    for plan in plans:
+        sent = {record.step: record.chunk for record in plan if isinstance(record, Send)}
+        came = {record.step: record.chunk for record in plan if isinstance(record, Recv)}
+        if any(sent.get(step) != came.get(step - 1) for step in range(1, size - 1)):
+            return True
+    return False
 
 
 def _shown_by(plans: list[list[Record]]) -> str:
@@ -187,6 +199,9 @@ EXERCISE = declared(
                 "What a rank receives must be what its left neighbour sends in that step: put r - 1 in place of r "
                 "into the formula of the chunk that is sent."),
         Mistake(_NOTHING, "A Reduce adds what a Recv of the same step and chunk has brought: that Recv is not there."),
+        Mistake(_NOT_ON,
+                "In the reduce-scatter a rank does not send on what it has just reduced: from step 1 on it sends the "
+                "chunk that arrived in the step before."),
         Mistake(_ORDER,
                 "The number of messages is right but the chunks are wrong. After the reduce-scatter, the chunk that "
                 "is complete on a rank is the one it received last: the all-gather must start with that one."),

@@ -119,3 +119,8 @@ WRONG.changed(
     "some arrivals are not added",
     ("        plan.append(Reduce(step, chunk=arriving))", "    plan.append(Reduce(step, chunk=arriving))"),
 )
+wrong(
+    "sends its own chunk in every step",
+    "what was reduced is not sent on",
+    _plan(scatter="Send(s, rank, right), Recv(s, left, left), Reduce(s, left)"),
+)

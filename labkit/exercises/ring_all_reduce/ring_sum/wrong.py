@@ -203,3 +203,9 @@ changed(
     "elements in no chunk",
     ("chunk_bounds(flat.numel(), world_size)", "chunk_bounds(world_size, flat.numel())"),
 )
+WRONG.changed(
+    "cuts the first dimension",
+    "cut by rows",
+    ("flat = tensor.view(-1)", "flat = tensor"),
+    ("chunk_bounds(flat.numel(), world_size)", "chunk_bounds(len(flat), world_size)"),
+)

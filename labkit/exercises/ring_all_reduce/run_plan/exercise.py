@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -41,8 +41,9 @@ _EMPTY_BATCH, _EMPTY, _ADDS, _NO_OUT, _ALWAYS, _NEVER, _ITSELF, _NOTHING, _NOT_I
 )  # fmt: skip
 
 
-_SHARED, _MORE, _OTHER_STEP = (
+_SHARED, _MORE, _OTHER_STEP, _SWAPPED, _LATE = (
     "one buffer for two messages", "more receives than the plan has", "the Reduce of another step",
+    "combine's arguments swapped", "reduced after the last step",
 )  # fmt: skip
 
 
@@ -78,6 +79,8 @@ def _cause(case: Case, came: list[Tensor], wire: Wire) -> str:
         return _WAIT
     ways = (
         (_ADDS, lambda: simulate(case, combine=torch.add)),
+        (_SWAPPED, lambda: simulate(case, combine=lambda chunk, incoming: _combine_of(case)(incoming, chunk))),
+        (_LATE, lambda: simulate(case, late_reduces=True)),
         (_NO_OUT, lambda: simulate(case, combine=lambda chunk, incoming: chunk)),
         (_ALWAYS, lambda: simulate(case, reduce=True)),
         (_NEVER, lambda: simulate(case, reduce=False)),
@@ -88,6 +91,10 @@ def _cause(case: Case, came: list[Tensor], wire: Wire) -> str:
         (_NOT_IN_PLACE if wire.messages else _NOTHING, lambda: [values.tensor(each, "tensor") for each in case.inputs]),
     )
     return as_if(came, ways, lambda a, b: all(map(torch.equal, a, b))) or _from_wire(case, wire)
+
+
+def _combine_of(case: Case) -> Callable[[Tensor, Tensor], Tensor]:
+    return cast(Callable[[Tensor, Tensor], Tensor], getattr(torch, str(case.inputs[0].get("combine", "add"))))
 
 
 def _from_wire(case: Case, wire: Wire) -> str:
@@ -182,7 +189,7 @@ EXERCISE = declared(
         plan_case("3 ranks, one step adds, one overwrites", rotation(3, 2, 1, 3, reduce_on=(1,)), (3, 3), 12),
         plan_case("4 ranks, messages drawn at random, gaps between steps", drawn_plans(3, 4, 4, 5), (2, 2, 2, 2), 13),
         plan_case("4 ranks, chunks of different sizes, one empty", drawn_plans(5, 4, 4, 5), (3, 0, 2, 1), 14),
-        plan_case("3 ranks, combine=torch.maximum", rotation(3, 3, 1, 4, (0, 1, 3)), (2, 2, 2), 16, combine="maximum"),
+        plan_case("3 ranks, combine=torch.sub", rotation(3, 3, 1, 4, (0, 1, 3)), (2, 2, 2), 16, combine="sub"),
         plan_case(
             "5 ranks, of which 1, 3 and 4 take part",
             drawn_plans(7, 3, 3, 4),
@@ -218,6 +225,12 @@ EXERCISE = declared(
         sum_mistake(_ADDS,
                     "What arrived was added although the caller asked for another combine: a Reduce calls "
                     "combine(chunk, incoming, out=chunk)."),
+        sum_mistake(_SWAPPED,
+                    "combine got its arguments the wrong way round: combine(chunk, incoming, out=chunk). For torch.sub "
+                    "the order matters."),
+        sum_mistake(_LATE,
+                    "What arrived was combined after the last step. A step's Reduces belong to the step: the next one "
+                    "may send the chunk on."),
         sum_mistake(_NO_OUT,
                     "No Reduce has changed its chunk. Do a step's Reduces when its messages have arrived, and before "
                     "the next step; combine(chunk, incoming) returns a new tensor, with out=chunk it writes into the "

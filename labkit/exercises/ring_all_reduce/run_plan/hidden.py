@@ -24,11 +24,11 @@ def cases(draw: random.Random) -> list[Case]:
         plan_case("4 ranks, drawn, gaps between steps", drawn_plans(seed(draw), 4, 4, 6), sizes(4), seed(draw)),
         plan_case("7 ranks, drawn, gaps between steps", drawn_plans(seed(draw), 7, 5, 6), sizes(5), seed(draw)),
         plan_case(
-            "3 ranks, combine=torch.minimum",
+            "3 ranks, combine=torch.sub",
             rotation(3, 3, draw.choice([1, 2]), 5, (0, 2, 3)),
             (2, 2, 2),
             seed(draw),
-            combine="minimum",
+            combine="sub",
         ),
         plan_case(
             "6 ranks, of which 1, 2 and 5 take part",

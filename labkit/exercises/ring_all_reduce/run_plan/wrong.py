@@ -256,3 +256,18 @@ WRONG.changed(
     "the Reduce of another step",
     ("for record in step if isinstance(record, Reduce)", "for record in plan if isinstance(record, Reduce)"),
 )
+WRONG.changed(
+    "incoming first",
+    "combine's arguments swapped",
+    ("combine(chunk, incoming, out=chunk)", "combine(incoming, chunk, out=chunk)"),
+)
+WRONG.changed(
+    "all Reduces at the end",
+    "reduced after the last step",
+    ("    landing_zone = torch.empty_like(longest)\n", "    landing_zone, landed = torch.empty_like(longest), []\n"),
+    (
+        "        for chunk, incoming in arriving:\n            combine(chunk, incoming, out=chunk)\n",
+        "        landed += [(chunk, incoming.clone()) for chunk, incoming in arriving]\n"
+        "    for chunk, incoming in landed:\n        combine(chunk, incoming, out=chunk)\n",
+    ),
+)

@@ -63,6 +63,12 @@ def _only_rank_0_is_right(case: Case, got: Got, wire: Wire) -> bool:
     return not isinstance(got, Failure) and _same(tensor(got[0], "tensor"), tensor(means(case)[0], "tensor"))
 
 
+def _all_hold_the_sum(case: Case, got: Got, wire: Wire) -> bool:
+    return not isinstance(got, Failure) and all(
+        _same(tensor(each, "tensor"), given(case).sum(0).float()) for each in got
+    )
+
+
 def _divides_none(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and got.error in ("TypeError", "AttributeError") and "NoneType" in got.message
 
@@ -106,7 +112,11 @@ EXERCISE = declared(
         Mistake("sum instead of mean",
                 "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient went "
                 "to a new tensor: tensor = tensor / n only binds the name to it, tensor /= n changes the tensor you "
-                "were given.", {"tensor": _of_stack(lambda stack, rank: stack.sum(0))}),
+                "were given.", seen=_all_hold_the_sum),
+        Mistake("divided by the rank",
+                "Each rank divided by its own number plus 1. All divide by the same: the number of ranks, "
+                "dist.get_world_size().",
+                {"tensor": _of_stack(lambda stack, rank: stack.sum(0) / (rank + 1))}),
         Mistake("multiplied, not divided",
                 "Every rank holds the sum times the number of ranks: divide by it.",
                 {"tensor": _of_stack(lambda stack, rank: stack.sum(0) * len(stack))}),
@@ -126,6 +136,11 @@ EXERCISE = declared(
                 "Every rank took the mean of the elements of its own tensor. Compute the mean over ranks, element by "
                 "element: the tensor keeps its shape, and ranks must talk to each other.",
                 {"tensor": _of_stack(lambda stack, rank: stack[rank].mean().expand_as(stack[rank]))}),
+        Mistake("mean over elements too",
+                "All elements have become one number: after the sum over ranks the mean of its elements was taken. "
+                "Divide each element of the sum by the number of ranks.",
+                {"tensor": (_of_stack(lambda stack, rank: stack.sum(0).mean().expand_as(stack[rank])),
+                            _of_stack(lambda stack, rank: stack.mean().expand_as(stack[rank])))}),
         Mistake("only rank 0 has it",
                 "Rank 0 has the mean and the others do not: dist.reduce brings the sum to one rank, dist.all_reduce "
                 "to all.", seen=_only_rank_0_is_right),

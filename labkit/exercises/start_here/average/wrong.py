@@ -36,6 +36,8 @@ wrong(
     "only rank 0 has it",
     "dist.reduce(tensor, dst=0)\nif dist.get_rank() == 0:\n    tensor /= dist.get_world_size()",
 )
+wrong("divides by its rank", "divided by the rank", "dist.all_reduce(tensor)\ntensor /= dist.get_rank() + 1")
+wrong("mean() after the sum", "mean over elements too", "dist.all_reduce(tensor)\ntensor.fill_(tensor.mean())")
 wrong("mean of its own elements", "mean of the elements", "tensor.fill_(tensor.mean())")
 wrong(
     "rank 0 alone calls",
