@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -30,9 +31,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 def _left_in_flight(case: Case, wire: Wire) -> Iterator[Finding]:
     """Yield each gradient whose send nobody waited for: nothing that comes later tells that it has arrived."""
     order = {rank: place for place, rank in enumerate(members(case))}
-    back = {message.sent for message in wire.messages if order.get(message.dst, 0) < order.get(message.src, 0)}
     for problem in wire.problems_of("not_waited"):
-        if problem.row in back:
+        to = re.search(r"its isend to rank (\d+)", problem.text)
+        if to and order[int(to[1])] < order[problem.rank]:
             yield Finding(mistakes.NOT_WAITED.name, problem.text, rank=problem.rank, problem=problem)
 
 

@@ -32,7 +32,8 @@ changed(
     ("inputs[m] if inputs", "inputs[0][: sizes[m]] if inputs"),
 )
 changed("counts the forwards", "microbatches in the order of their numbers",
-        ("inputs[m] if inputs is not None else", "inputs[len(left)] if inputs is not None else"))  # fmt: skip
+        ("    total = None\n", "    total, forwards = None, iter(range(len(sizes)))\n"),
+        ("inputs[m] if inputs is not None else", "inputs[next(forwards)] if inputs is not None else"))  # fmt: skip
 LOOP = "    for record in schedule:\n"
 changed("one microbatch through the whole pipeline at a time", "the schedule is not followed",
         (LOOP, """    kinds = (Recv, Forward, Send, RecvGrad, Backward, SendGrad)
