@@ -394,7 +394,7 @@ labkit.answer("long_operators", "twice as fast")
 # ## 7 Eight devices, no faster than one
 #
 # This is one step on eight A100s, recorded on the virtual cluster: eight layers of 2048 x 2048 (134 MB), 8192 samples,
-# one PCIe port an A100. Rank *i* plays device *i*. One A100 alone needs 101 ms.
+# one PCIe port for each. Rank *i* plays device *i*. One A100 alone needs 101 ms.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("hot_spot")

@@ -609,8 +609,8 @@ labkit.check("all_to_all", all_to_all)
 # ## Bonus: What NCCL does beyond this
 #
 # **Two trees.** NCCL's tree is two trees at once, each rank a leaf in one of them, and the tensor moves in small
-# pieces. If cutting costs nothing, the time is that of about 2 log₂ N latencies plus sending the tensor twice (Sanders,
-# Speck and Träff, 2009). On the same 64 GPUs, **up to what size is it faster than the ring?**
+# pieces. If cutting costs nothing, an all-reduce takes about 2 log₂ N latencies plus the time to send the tensor twice
+# (Sanders, Speck and Träff, 2009). On the same 64 GPUs, **up to what size is it faster than the ring?**
 
 # %% tags=["predict"]
 labkit.predict("two_trees_win_below", 6.0, unit="MB")

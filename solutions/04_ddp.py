@@ -118,9 +118,9 @@ labkit.check("average_gradients", average_gradients)
 
 # %% [markdown]
 # That is a complete data-parallel trainer. The check compares gradients, in float64: rounding can hide nothing. In a
-# training run, you would hardly notice a gradient that is eight times too large. Clipping scales a long gradient down
-# to a fixed norm: the same for the right one and the wrong one. And Adam divides by the gradient's usual size, so the
-# factor eight cancels.
+# training run, you would hardly notice a gradient that is eight times too large. Clipping scales both the right
+# gradient and the wrong one down to the same norm. And Adam divides by the gradient's usual size, so the factor eight
+# cancels.
 
 # %% [markdown]
 # ## 2 Taking turns
