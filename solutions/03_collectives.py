@@ -133,13 +133,13 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
 
     Args:
         tensor: Any shape, contiguous or not; float32, float64, bfloat16, float16 or integers; changed in place.
-            For bfloat16 and float16, partial results of every op are float32, so that the error does not grow with the
-            world.
+            For bfloat16 and float16, compute in float32 whatever the op, and round once at the end. Then the error does
+            not grow with the world.
         op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG divides the sum by the size of group. For 16-bit types it
             divides before rounding; for integers it rounds towards zero.
         group: Who takes part. A rank outside it leaves its tensor alone and returns None, whatever async_op says.
         async_op: If True, return an object whose wait(), called once, finishes the work and returns True; if False,
-            finish it now and return None. You may rely on all ranks waiting for their handles in the same order.
+            finish it now and return None. All ranks call wait() on their handles in the same order.
     """
     # BEGIN SOLUTION drop_in_all_reduce
     combine = {

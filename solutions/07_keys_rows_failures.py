@@ -477,7 +477,7 @@ class Replica(Server):
 
         Several calls may run at once, each in its own thread; self.lock keeps them apart. Apply a new gradient as soon
         as it arrives, and raise self.version by one. (Lesson 06's Update is not used here.) The future's value is this
-        server's version right after it handled this call. A repeated push changes nothing here.
+        server's version right after this call. A repeated push changes neither weights nor version.
 
         With a backup, call backup.push(worker, number, gradient) for every push, also for a repeated one; the order of
         these calls does not matter. Complete the future only when the backup has answered that call. If the backup's

@@ -135,7 +135,7 @@ labkit.answer(
 def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
     """Yield the batches in order, while a thread fetches the next ones.
 
-    The thread goes on fetching while the loop works on a batch. Not counting that batch, at most depth batches are in
+    The thread goes on fetching while the loop works on a batch. Besides that batch, at most `depth` batches wait in
     the queue, and the thread holds at most one more. An error of the iterable is raised here, after the batches before
     it. Once close() of the generator has returned, the thread has ended, even if the queue was full.
 
