@@ -14,9 +14,9 @@
 # # 00 Start here
 #
 # A team trains on one GPU. They rent seven more, and hope for eight times the speed. They get about three. The first
-# suspect is the network. But even a network that takes no time at all would shorten this run by **less than 3 %**: data
-# moves for less time than that. The GPUs compute for less than half of the time. For most of the rest, they wait for a
-# message that nobody has sent yet. No faster link helps against that. **Who is waiting, and for whom?**
+# suspect is the network. But data moves for **less than 3 %** of this run: even a network that takes no time at all
+# would save no more. The GPUs compute for less than half of the time. For most of the rest, they wait for a message
+# that nobody has sent yet. No faster link helps against that. **Who is waiting, and for whom?**
 #
 # After the imports you see a recording of that run. At the end of this lesson you will know how to read it. Before
 # that, you will run one function on many processes, read a picture of the run, and then make a run fail.
@@ -432,7 +432,7 @@ for found in labkit.run(lambda: who_am_i(os.environ), on=labkit.virtual(4, gpus_
     print(found)
 
 # %% [markdown]
-# The post's launcher reads variables with other names, and falls back to defaults:
+# The post's setup code reads variables with other names, and falls back to defaults:
 
 
 # %%

@@ -161,10 +161,9 @@ def replicate(module: nn.Module, devices: Devices) -> list[nn.Module]:
 
     * After backward, the grad of each parameter of the given module is the sum of all replicas' gradients. This is
       also true of a weight that two layers share.
-    * Replica 0 uses the given module's own buffers; it may be the given module itself. The other replicas share no
+    * Replica 0 uses the given module's own buffers, and may be the given module itself. The other replicas share no
       memory with the given module, nor with each other.
-    * The given module is already on devices[0]. Afterwards its parameters and buffers are the same tensor objects as
-      before.
+    * The given module is already on devices[0] and does not change: it keeps the same parameter and buffer objects.
     """
     # BEGIN SOLUTION replicate
     tensors = [*module.parameters(), *module.buffers()]
@@ -209,8 +208,8 @@ labkit.check("replicate", replicate)
 def parallel_apply(replicas: list[nn.Module], inputs: list[dict[str, Any]]) -> list[Any]:
     """Return the results of replicas[i](**inputs[i]), in order of i; all run at the same time, in threads.
 
-    There is at least one replica. Gradients are recorded in the threads if, and only if, they are recorded where this
-    is called. (No other mode of the caller's thread, such as autocast, needs to reach them.)
+    There is at least one replica. `torch.is_grad_enabled()` is the same in the threads as in the caller's thread. (No
+    other mode of the caller's thread, such as autocast, needs to reach them.)
 
     Raises:
         Exception: The same exception object that a replica raised, after all threads have finished. If several failed,
@@ -394,7 +393,7 @@ labkit.answer("long_operators", "twice as fast")
 # ## 7 Eight devices, no faster than one
 #
 # This is one step on eight A100s, recorded on the virtual cluster: eight layers of 2048 x 2048 (134 MB), 8192 samples,
-# one PCIe port an A100. Rank *i* plays device *i*. One A100 alone needs 101 ms.
+# one PCIe port for each. Rank *i* plays device *i*. One A100 alone needs 101 ms.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("hot_spot")

@@ -417,9 +417,9 @@ def run_plan(
 
     Args:
         plan: Records in the order of their steps; a step may hold several sends and receives. Peers are ranks within
-            group. What a Recv brings replaces its chunk, unless the step also has a Reduce of that chunk. Within one
-            step, no chunk is received twice, no chunk is both sent and received, and each peer gets at most one chunk.
-            A Reduce never comes without a Recv of its chunk.
+            group. What a Recv brings replaces its chunk, unless the step also has a Reduce of that chunk. You may rely on
+            this: in one step, no chunk is received twice or both sent and received, no peer gets two chunks, and each
+            Reduce has a Recv of its chunk.
         chunks: 1-D contiguous tensors of any dtype, changed in place; the records' chunk is an index into this list. No
             message is sent for an empty chunk.
         group: The group of the messages; None is the default group.

@@ -133,13 +133,13 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
 
     Args:
         tensor: Any shape, contiguous or not; float32, float64, bfloat16, float16 or integers; changed in place.
-            For bfloat16 and float16, partial results of every op are float32, so that the error does not grow with the
-            world.
+            For bfloat16 and float16, compute in float32 whatever the op, and round once at the end. Then the error does
+            not grow with the world.
         op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG divides the sum by the size of group. For 16-bit types it
             divides before rounding; for integers it rounds towards zero.
         group: Who takes part. A rank outside it leaves its tensor alone and returns None, whatever async_op says.
         async_op: If True, return an object whose wait(), called once, finishes the work and returns True; if False,
-            finish it now and return None. You may rely on all ranks waiting for their handles in the same order.
+            finish it now and return None. All ranks call wait() on their handles in the same order.
     """
     # BEGIN SOLUTION drop_in_all_reduce
     combine = {
@@ -609,8 +609,8 @@ labkit.check("all_to_all", all_to_all)
 # ## Bonus: What NCCL does beyond this
 #
 # **Two trees.** NCCL's tree is two trees at once, each rank a leaf in one of them, and the tensor moves in small
-# pieces. If cutting costs nothing, the time is that of about 2 log₂ N latencies plus sending the tensor twice (Sanders,
-# Speck and Träff, 2009). On the same 64 GPUs, **up to what size is it faster than the ring?**
+# pieces. If cutting costs nothing, an all-reduce takes about 2 log₂ N latencies plus the time to send the tensor twice
+# (Sanders, Speck and Träff, 2009). On the same 64 GPUs, **up to what size is it faster than the ring?**
 
 # %% tags=["predict"]
 labkit.predict("two_trees_win_below", 6.0, unit="MB")

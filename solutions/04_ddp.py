@@ -118,9 +118,9 @@ labkit.check("average_gradients", average_gradients)
 
 # %% [markdown]
 # That is a complete data-parallel trainer. The check compares gradients, in float64: rounding can hide nothing. In a
-# training run, you would hardly notice a gradient that is eight times too large. Clipping scales a long gradient down
-# to a fixed norm: the same for the right one and the wrong one. And Adam divides by the gradient's usual size, so the
-# factor eight cancels.
+# training run, you would hardly notice a gradient that is eight times too large. Clipping scales both the right
+# gradient and the wrong one down to the same norm. And Adam divides by the gradient's usual size, so the factor eight
+# cancels.
 
 # %% [markdown]
 # ## 2 Taking turns
@@ -344,8 +344,8 @@ class BucketedDDP(nn.Module):
 
     On every rank, a new wrapper holds rank 0's parameters (frozen ones too) and rank 0's buffers. The gradients of all
     parameters that require one travel in the buckets of bucket_plan, one all_reduce for each bucket, in the plan's
-    order. A bucket leaves as soon as its last gradient is complete and the bucket before it has left. Nobody waits
-    before finish_gradient_synchronization. You may replace a parameter's grad by a view of its bucket. The caller sets
+    order. A bucket's all_reduce starts as soon as its last gradient is complete and the all_reduce of the bucket
+    before it has started. Nobody waits before finish_gradient_synchronization. You may replace a parameter's grad by a view of its bucket. The caller sets
     every grad to None before each step, so backward never adds to an old bucket. On a virtual cluster a step takes at
     most 1.08 times par's time, and at most 1.1 times its memory.
 

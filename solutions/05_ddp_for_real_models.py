@@ -178,9 +178,9 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 # **Buffers.** BatchNorm's running statistics change in every forward, and each rank computes them from its own samples.
 # Torch's answer: before a forward in training, all ranks copy rank 0's buffers.
 #
-# Torch has a trap here. Whether a forward copies depends on the forward *before* it: after a training forward the next
-# one copies, even if it is the first of an evaluation; after a forward inside `no_sync` it does not. So if only rank 0
-# evaluates, and calls `ddp(inputs)`, it waits for ever for the others. `ddp.module(inputs)` sends nothing.
+# Torch has a trap here. Each forward decides whether the *next* one copies. After a training forward it copies, even if
+# it is the first of an evaluation. After a forward inside `no_sync` it does not. So if only rank 0 evaluates, and calls
+# `ddp(inputs)`, it waits for ever for the others. `ddp.module(inputs)` sends nothing.
 #
 # **Shared weights** need nothing new. The hook fires once, after both layers have added their part.
 #

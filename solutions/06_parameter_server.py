@@ -425,9 +425,9 @@ class BoundedServer(Server):
         # END SOLUTION
 
     def leave(self, worker: int) -> None:
-        """Stop waiting for this worker; answer at once everybody whom only this worker held up.
+        """Take this worker out of the count: answer at once every push that waited only for it.
 
-        It will push no more, and it is not waiting for an answer itself.
+        The worker will push no more, and none of its own pushes waits for an answer.
         """
         # BEGIN SOLUTION bounded_server
         with self.lock:
@@ -449,7 +449,7 @@ labkit.predict("fast_worker_steps", 30)
 # %%
 bounded = labkit.run(train, partial(BoundedServer, lr=0.25, bound=2), 80, ONE_SLOW, on=labkit.virtual(5), init=False)
 pushes = [sum(each.worker == worker for each in bounded.results[0].updates) for worker in range(4)]
-# the head start is the bound, 2: so far ahead is a fast worker right after a push of the slow one
+# minus the head start: right after a push of the slow worker, a fast one is 2 (the bound) ahead
 labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
 
 # %% [markdown]

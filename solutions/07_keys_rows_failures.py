@@ -262,9 +262,9 @@ labkit.check("sparse_rows", pull_rows, push_rows)
 # Keys are not equally popular. The k-th most popular film is watched about 1/k as often as the first: a **power law**.
 # Here key 0 is the most popular, key 1 comes second, and so on.
 #
-# Sending each key once saves bytes. It does not help the server of key 0, which *every* worker asks in every step. Let
-# eight workers pull and push batches of 1,024 keys with four servers. The 10,000 keys are placed by range. **What
-# fraction of all requested rows comes from the busiest server?**
+# Sending each key once saves bytes. But *every* worker still asks the server of key 0 in every step. Let eight workers
+# pull and push batches of 1,024 keys with four servers. The 10,000 keys are placed by range. **What fraction of all
+# requested rows comes from the busiest server?**
 
 # %% tags=["predict"]
 labkit.predict("busiest_server_share", 0.25)
@@ -477,7 +477,7 @@ class Replica(Server):
 
         Several calls may run at once, each in its own thread; self.lock keeps them apart. Apply a new gradient as soon
         as it arrives, and raise self.version by one. (Lesson 06's Update is not used here.) The future's value is this
-        server's version right after it handled this call. A repeated push changes nothing here.
+        server's version right after this call. A repeated push changes neither weights nor version.
 
         With a backup, call backup.push(worker, number, gradient) for every push, also for a repeated one; the order of
         these calls does not matter. Complete the future only when the backup has answered that call. If the backup's

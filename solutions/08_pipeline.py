@@ -543,8 +543,9 @@ labkit.schedule_explorer(**runs)
 #
 # * **Never call `.item()` on a loss in the middle.** It blocks the CPU until the GPU has the number.
 # * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must
-#   agree. The schedules that `with_messages` makes agree. Some of the check's do not: two neighbours both send before
-#   they receive. Gloo allows that, because there each direction has its own order. With NCCL it can hang.
+#   agree. In schedules from `with_messages`, both agree. In some of the check's schedules they do not: two neighbours
+#   both send before they receive. Gloo allows that, because there each direction has its own order. With NCCL it can
+#   hang.
 #
 # One mistake raises no error: forgetting the scale. With eight equal microbatches all gradients are eight times too
 # large, and Adam hides it, because it divides by the size of the gradient. You notice only when you change M, or when

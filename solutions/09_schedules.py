@@ -309,8 +309,8 @@ labkit.recorded("waiting_order")
 # %% [markdown]
 # ### Exercise [[waiting_order]]
 #
-# `stage`: whose order makes the others wait? `microbatch`: the forward it should have run in its first long wait. `cause`:
-# `"slow GPU"`, `"slow link"`, `"too few forwards first"` or `"too many forwards first"`?
+# `stage`: whose order makes the others wait? `microbatch`: which microbatch's forward could that stage have run in its
+# first long wait? `cause`: `"slow GPU"`, `"slow link"`, `"too few forwards first"` or `"too many forwards first"`?
 
 # %% tags=["find"] exercise="waiting_order" points=0 minutes=6 title="The order that waits"
 labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards first")
@@ -549,7 +549,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 # * **1F1B** has GPipe's bubble, but holds at most P microbatches.
 # * A deadlock shows on paper: play the schedule until nobody can go on.
 # * In a slow run every stage waits. Look for the stage that waits although the data for a forward or backward is
-#   already there: its order makes it run something else first.
+#   already there: its order puts something else first, whose data is still missing.
 # * Backward is **two jobs**; the second one fills bubbles. Chunks shorten the last GPU's first wait.
 #
 # The game had equal stages and free messages. In a real pipeline, no order makes a step shorter than the work of the

@@ -434,7 +434,7 @@ labkit.answer(
 )
 
 # %% [markdown]
-# The next program, too, loses what it did not send, although its norms would obey Pythagoras in every step. **Which
+# The next program loses what it did not send. Its norms give no sign: they obey Pythagoras in every step. **Which
 # line loses the residual?** Read it (`largest_entries_first??`) before you run `labkit.audit`:
 
 # %%
@@ -551,7 +551,7 @@ labkit.check("compression_hook", compression_hook)
 # ## 5 The GPT
 #
 # `models.train_as_ranks` lets one process play four ranks, each with its own compressor. **Each pair of compressor and
-# optimizer has its own learning rate**: we tried its optimizer's usual rate and half of it, and `RATES` holds the
+# optimizer has its own learning rate**: we tried the optimizer's usual rate and half of it; `RATES` holds the
 # better factor.
 
 # %% tags=["nbval-ignore-output"] seconds=60

@@ -135,7 +135,7 @@ labkit.answer(
 def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
     """Yield the batches in order, while a thread fetches the next ones.
 
-    The thread goes on fetching while the loop works on a batch. Not counting that batch, at most depth batches are in
+    The thread goes on fetching while the loop works on a batch. Besides that batch, at most `depth` batches wait in
     the queue, and the thread holds at most one more. An error of the iterable is raised here, after the batches before
     it. Once close() of the generator has returned, the thread has ended, even if the queue was full.
 
@@ -249,8 +249,8 @@ labkit.reveal("weight_in_bfloat16", weight.item())
 # %% [markdown]
 # It stays 1. bfloat16 has 8 significant bits, so the next number after 1 is 1.0078, and 1.003 rounds back to 1. That is
 # why **parameters stay in float32**, and only copies of them are cast. Sums of many numbers stay in float32 for the
-# same reason. (In a matmul, the tensor cores take 16-bit factors and add in float32.) Exponentials do, too: bfloat16
-# rounds an x near 20 by up to 0.06, so exp(x) is off by up to 6 %.
+# same reason. (In a matmul, the tensor cores take 16-bit factors and add in float32.) Exponentials need float32, too:
+# bfloat16 rounds an x near 20 by up to 0.06, so exp(x) is off by up to 6 %.
 #
 # **Before you read the lists below:** which precision would you give to `linear`, `softmax`, `layer_norm`, `cross_entropy`,
 # `matmul` and `gelu`?

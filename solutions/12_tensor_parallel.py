@@ -98,8 +98,8 @@ labkit.answer("gelu_of_parts", "columns, rows")
 # ```
 #
 # They make one promise: *every tensor gets the same gradient as in one process.* In backward, does each rank have the
-# whole gradient of `y`, or only a partial sum of it? And of the gradient of `x`? An `autograd.Function` defines its own
-# backward:
+# whole gradient of `y`, or only a partial sum of it? And what does it have of the gradient of `x`? An
+# `autograd.Function` defines its own backward:
 #
 # ```python
 # class Twice(torch.autograd.Function):
@@ -800,9 +800,9 @@ rows = [f"{name:24}  activations {peak:.1f} MB at the peak" for name, peak in pe
 labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 
 # %% [markdown]
-# The activations inside attention and the MLP were cut already; only those outside shrink. And 2.1 of these 6.0 MB are
-# gathered tokens: `qkv` and `up` each keep their whole input for backward, 4 x 256 x 256 numbers of 4 bytes.
-# Megatron-LM keeps a rank's own tokens instead, and gathers again in backward.
+# The activations inside attention and the MLP were cut already; only those outside shrink. And 2.1 of the 6.0 MB that
+# are left are gathered tokens: `qkv` and `up` each keep their whole input for backward, 4 x 256 x 256 numbers of 4
+# bytes. Megatron-LM keeps a rank's own tokens instead, and gathers again in backward.
 
 # %% [markdown]
 # ## Bonus: A ring of tokens

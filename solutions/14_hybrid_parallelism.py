@@ -410,7 +410,7 @@ print("torch's own", mean_losses(torchs.results))
 
 # %% [markdown]
 # The losses are the same: how a model is spread over ranks does not change what it learns. The third loss tests your
-# clip: without it, it would be 2.731.
+# clip: without clipping, it would be 2.731.
 #
 # This run does not test all of your work: no weight here is of kind `"tokens"`, and both replicas have the same number
 # of targets.

@@ -513,7 +513,7 @@ for mine, took, plan in sorted(zip(predicted, measured, plans, strict=True), key
 # ### Exercise [[wrong_prints]]
 #
 # `twice`: what is counted twice in the 44.3 %: `"attention"`, `"the embedding"` or `"what runs again"`? `replicas`: how
-# many replicas must the second run have had? `percent`: what is the right percentage in the wrong row of the third
+# many replicas must the run of item 2 have had? `percent`: what is the right percentage in the wrong row of the third
 # table?
 
 # %% tags=["find"] exercise="wrong_prints" points=0 minutes=12 title="Errors in print" bonus=true

@@ -72,7 +72,7 @@ def test_neither_the_network_nor_computing_takes_the_time_of_the_run_that_opens_
         assert 0.02 < moving_ns / run.makespan_ns < 0.03
         assert float(busy_share(run).mean()) < 0.5
     text = (NOTEBOOKS.parent / "solutions" / "00_start_here.py").read_text(encoding="utf-8").replace("\n# ", " ")
-    assert "takes no time at all would shorten this run by **less than 3 %**" in text
+    assert "But data moves for **less than 3 %** of this run" in text
 
 
 def test_what_one_late_rank_costs_is_what_both_recordings_show() -> None:

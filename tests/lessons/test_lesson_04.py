@@ -99,7 +99,7 @@ def test_merging_one_gradient_at_a_time_merges_equal_layers_into_one_bucket(less
     assert len(merged(step)) == 1
     assert f"ready every {gap:.0f} µs, and on the slow network a start takes {start}" in text
     assert f"{pars.paper:.2f} ms exposed, as with one bucket" in text and pars.paper == pars.naive
-    assert f"The best plan leaves {pars.best:.2f}." in text
+    assert f"The best plan leaves {pars.best:.2f} ms." in text
 
 
 def test_the_design_falls_to_no_cap_that_the_text_names() -> None:

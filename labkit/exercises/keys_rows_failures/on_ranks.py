@@ -8,6 +8,9 @@ from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.values import listed
 
+ANSWER = 41
+"""What a stand-in answers to its first push: the index of no replica (replicated_server)."""
+
 
 def call_with_tensors(functions: Functions, inputs: Values) -> Values:
     """Call named functions, each with its arguments; return what they gave (place_keys, hot_keys)."""

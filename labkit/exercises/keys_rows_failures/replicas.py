@@ -17,7 +17,7 @@ from labkit.checks.moves import how_moved
 from labkit.checks.structure import Each, OneOf, in_words
 from labkit.checks.values import integer, listed, records, tensor, text, texts
 from labkit.checks.wire import Wire
-from labkit.exercises.keys_rows_failures.replicated_server.driver import ANSWER
+from labkit.exercises.keys_rows_failures.on_ranks import ANSWER
 from labkit.exercises.remote_calls.drawn import drawer
 from labkit.words import plural
 

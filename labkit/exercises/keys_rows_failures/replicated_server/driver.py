@@ -12,13 +12,11 @@ from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
 from labkit.checks.on_ranks.raised import raised
 from labkit.checks.values import listed, tensor
+from labkit.exercises.keys_rows_failures.on_ranks import ANSWER
 from labkit.exercises.remote_calls.calling import Blocked, call, on_virtual_ranks
 from labkit.exercises.remote_calls.watched_server import Watch, WatchedLock
 from labkit.servers.replicas import survive
 from labkit.torch_port.futures import AnyFuture
-
-ANSWER = 41
-"""What a stand-in answers to its first push: the index of no replica."""
 
 
 class StandIn:
