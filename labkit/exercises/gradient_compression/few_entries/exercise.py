@@ -198,8 +198,8 @@ EXERCISE = declared(
                 "Entries that were not kept travel too, as zeros: send the kept values, and their places."),
         Mistake("another number of entries", "Keep num_kept(ratio, numel) entries; it rounds down."),
         Mistake(_TIES,
-                "Several entries can be as large as the last one that is kept, and a threshold keeps them all. Take the "
-                "indices of topk: they are num_kept(ratio, numel) of them, no more."),
+                "Several entries can be as large as the last one that is kept, and a threshold keeps them all. Take "
+                "the indices of topk: there are num_kept(ratio, numel) of them, no more."),
         Mistake("a place drawn twice",
                 "Some places were drawn twice: torch.randint draws with replacement, the first k of torch.randperm "
                 "are all different."),
