@@ -123,7 +123,8 @@ EXERCISE = declared(
         Mistake("hangs at the end",
                 "The loop, or its finally, waits for something that never comes into the queue: start the thread, let "
                 "it put in an end marker after the last batch, end the loop when that arrives, and empty the queue "
-                "only while something is in it. An error in the thread's own code ends the thread silently."),
+                "only while something is in it. An error in the thread's own code ends the thread silently.",
+                general=True),
         Mistake("hangs at the error",
                 "The error killed the thread and the loop waits forever: catch it there, put it into the queue, "
                 "raise it in the loop."),
@@ -135,7 +136,8 @@ EXERCISE = declared(
         Mistake("not all batches",
                 "Batches are missing, or there are too many: the end marker comes after the last one."),
         Mistake("batches before the error are lost",
-                "The error overtook batches that were already fetched: put it into the same queue."),
+                "The error came before batches that were fetched without one: put it into the same queue, behind them, "
+                "and let the thread alone read the iterable."),
         Mistake("nothing is fetched ahead",
                 "Nothing is fetched while the loop works: read the iterable in a thread of its own."),
         Mistake("too far ahead",

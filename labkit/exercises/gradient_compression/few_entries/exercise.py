@@ -21,9 +21,10 @@ from labkit.exercises.gradient_compression.few_entries.driver import drive
 from labkit.exercises.gradient_compression.packets import Compressed, compressed, too_large, too_small
 
 _FEW = 30
+"""With fewer entries two draws may well be equal by chance."""
 _NO_CHANCE = 1e6
 """So many ways to draw leave no chance that two calls draw alike."""
-"""With fewer entries two draws may well be equal by chance."""
+_TIES = "all that are as large are kept"
 
 
 def sparse_case(
@@ -33,6 +34,7 @@ def sparse_case(
     *,
     gaps: bool = False,
     double: bool | None = None,
+    alike: bool = False,
 ) -> Case:
     """Return a case: (shape, ratio) for both compressors; random-k twice with one seed and once with another.
 
@@ -42,11 +44,13 @@ def sparse_case(
         sizes: Shapes, and shares that are kept.
         gaps: Whether gradients are not contiguous.
         double: Whether they are in float64; None where those of more than one dimension are.
+        alike: Whether all entries have the same magnitude.
     """
     calls: list[Value] = []
     for place, (shape, ratio) in enumerate(sizes):
         wide = len(shape) > 1 if double is None else double
         gradient = normal(seed + place, *shape, dtype=torch.float64 if wide else torch.float32)
+        gradient = gradient.sign() if alike else gradient
         calls.append(packets.call("TopK", gradient, ratio=ratio, gaps=gaps))
         lots = [part_of(seed, "lot", number) % 2**30 for number in range(2)]
         for noise, lot in ((1, lots[0]), (2, lots[0]), (1, lots[1])):
@@ -71,8 +75,9 @@ def expected(case: Case) -> list[Values]:
 
 
 def _largest(gradient: Tensor, count: int) -> Tensor:
-    border = gradient.abs().flatten().sort(descending=True).values[count - 1]
-    return torch.where(gradient.abs() >= border, gradient, torch.zeros_like(gradient))
+    flat = gradient.flatten()
+    places = flat.abs().topk(count).indices
+    return torch.zeros_like(flat).index_put((places,), flat[places]).view(gradient.shape)
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -94,9 +99,8 @@ def _look(one: Compressed) -> Iterator[Finding]:
     if not torch.equal(back, own):
         yield wrong_value(_named(one, own, count), what, back, own)
     if int(there.sum()) != count:
-        twice = one.name == "RandomK" and int(there.sum()) < count == one.parts[0].numel()
         yield Finding(
-            "a place drawn twice" if twice else "another number of entries",
+            _other_number(one, there, count),
             f"{one.name} kept {int(there.sum())} of {gradient.numel()} entries at a ratio of {ratio}.",
             f"{count} entries",
             f"{int(there.sum())} entries",
@@ -107,13 +111,23 @@ def _look(one: Compressed) -> Iterator[Finding]:
         yield from too_small(one, count * size)
         return
     right = _largest(gradient, count)
-    if not torch.equal(back, right):
+    if not torch.equal(back.abs().flatten().sort().values, right.abs().flatten().sort().values):
         signed = gradient >= gradient.flatten().sort(descending=True).values[count - 1]
         name = "largest instead of largest magnitude" if torch.equal(there, signed) else "not the largest"
         yield wrong_value(name, what, back, right)
     long = any(part.dtype == torch.int64 for part in one.parts)
     yield from too_large(one, count * (size + 4), "places of eight bytes" if long else "zeros travel")
     yield from too_small(one, count * size)
+
+
+def _other_number(one: Compressed, there: Tensor, count: int) -> str:
+    """Return why another number than `count` was kept; `there` says which entries were."""
+    if one.name == "RandomK":
+        twice = int(there.sum()) < count == one.parts[0].numel()
+        return "a place drawn twice" if twice else "another number of entries"
+    sizes = one.gradient.abs()
+    border = sizes.flatten().topk(count).values[-1]
+    return _TIES if torch.equal(there, sizes >= border) else "another number of entries"
 
 
 def _named(one: Compressed, own: Tensor, count: int) -> str:
@@ -183,6 +197,9 @@ EXERCISE = declared(
         Mistake("zeros travel",
                 "Entries that were not kept travel too, as zeros: send the kept values, and their places."),
         Mistake("another number of entries", "Keep num_kept(ratio, numel) entries; it rounds down."),
+        Mistake(_TIES,
+                "Several entries can be as large as the last one that is kept, and a threshold keeps them all. Take "
+                "the indices of topk: there are num_kept(ratio, numel) of them, no more."),
         Mistake("a place drawn twice",
                 "Some places were drawn twice: torch.randint draws with replacement, the first k of torch.randperm "
                 "are all different."),
@@ -209,6 +226,7 @@ EXERCISE = declared(
         sparse_case("a matrix, 8 of 77", 632, [((7, 11), 0.115)]),
         sparse_case("fewer than one", 633, [((6,), 0.01)]),
         sparse_case("not contiguous", 634, [((6, 8), 0.1)], gaps=True),
+        sparse_case("all magnitudes alike, 4 of 40", 635, [((40,), 0.1)], alike=True),
     ),
     distributed=False,
     hints=(

@@ -106,3 +106,12 @@ changed(
     "places for values",
     ("(flat[places], places.to(torch.int32))", "(places.to(torch.int32), flat[places])"),
 )
+changed(
+    "keeps by a threshold",
+    "all that are as large are kept",
+    (
+        PLACES,
+        "least = flat.abs().topk(num_kept(self.ratio, flat.numel())).values[-1]\n"
+        "        places = (flat.abs() >= least).nonzero().flatten()",
+    ),
+)

@@ -195,8 +195,9 @@ EXERCISE = declared(
                 "Replicas have different numbers of targets. Each gradient is a mean over its own: weigh it by "
                 "num_targets over everybody's.", _as(share=EQUAL_SHARES["each alike"])),
         Mistake("averaged twice",
-                "The shares num_targets / everybody's add up to 1: the sum is the mean already. Do not divide by the "
-                "number of replicas as well.", _as(share=EQUAL_SHARES["twice"])),
+                "The shares num_targets / everybody's add up to 1 over the replicas: the sum is the mean already. Do "
+                "not divide by the number of replicas as well, and count each replica's targets once.",
+                _as(share=EQUAL_SHARES["twice"])),
         Mistake("weighed upside down",
                 "The weight is upside down: num_targets over everybody's, which is at most 1.",
                 _as(share=EQUAL_SHARES["upside down"])),

@@ -250,8 +250,8 @@ EXERCISE = declared(
         Mistake(_BY_SAMPLES, "Gradients are weighed by the samples themselves: divide by everybody's samples."),
         Mistake(_NO_ROW, "Each pipeline's gradients are weighed but never summed: all-reduce them over the column."),
         Mistake(_AXIS,
-                "Gradients were summed over other ranks than those with the same stage, or the schedule ran in "
-                "another group: the schedule goes along 'pipe', gradients along 'data'.",
+                "Something was summed over other ranks than those with the same stage, or the schedule ran in another "
+                "group: the schedule goes along 'pipe', gradients and losses along 'data'.",
                 says=("deadlock", "timeout", "size", "shape", "group")),
         Mistake(_ALL,
                 "Gradients were summed over all ranks: without group= a collective includes everybody, other stages "

@@ -163,10 +163,11 @@ EXERCISE = declared(
         Mistake(_NEEDS,
                 "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its "
                 "Forward: those can never be done either."),
-        Mistake(_NEVER, "No deadlock was found at all: a stage that cannot continue must stay where it is."),
+        Mistake(_NEVER, "These schedules stop, and no stage was named: a stage that cannot continue must stay where "
+                "it is."),
         Mistake(_WAITS,
                 "Schedules that finish were called stuck. Messages of a batch are posted together, what is posted "
-                "stays posted, and the last stage needs no gradient. Repeat until nobody moves."),
+                "stays posted, and the last stage needs no gradient. Repeat until nobody moves.", general=True),
         Mistake(_SENDS, "A send is done only when its partner has been posted; a stage can be stuck at a send too."),
         Mistake(_ANOTHER,
                 "The stages are right but the records are not: name the first record of the step that cannot be done."),
