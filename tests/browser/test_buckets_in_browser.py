@@ -164,7 +164,7 @@ def test_what_is_exposed_is_said_beside_the_bar_where_it_has_room_and_marks_on_a
 ) -> None:
     page = show(bucket_explorer(), compression_explorer(), width=width)
     page.wait_for_function("document.querySelectorAll('.labkit-figure[data-live] svg[role=img]').length === 2")
-    assert page.text_content("text.bad") == ("!" if width == 400 else f"! {number(page, 'exposed')} exposed")
+    assert page.text_content("text.bad") == f"! {number(page, 'exposed')}" + " exposed" * (width > 400)
     figures = page.locator("[data-part=stage]").all()
     assert [figure.locator("text").evaluate_all(ON_EACH_OTHER) for figure in figures] == [[], []]
 
