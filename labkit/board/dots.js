@@ -30,7 +30,7 @@ function layout(on, passed, count, wide, tall, { isOneRow, largest }) {
   const split = Math.max(0.3, Math.min(0.7, (count + lengthOf(on) * free) / wide));
   const room = Math.min((wide * split - count) / lengthOf(on), (wide * (1 - split) - count) / lengthOf(passed));
   const step = Math.min(largest, tall, room);
-  return isOneRow && step >= 0.6 * rows[1] ? [Math.max(on, passed), step, split] : [...rows, 0.5];
+  return isOneRow && step >= 0.5 * rows[1] ? [Math.max(on, passed), step, split] : [...rows, 0.5];
 }
 
 globalThis.dots = { layout };

@@ -123,8 +123,9 @@ function drawLanes(section) {
   const [on, passed] = ["on_it", "passed"].map((half) => Math.max(1, ...shown.map(([, each]) => each[half])));
   const count = document.querySelector(".count.on").offsetWidth;
   const [wide, tall] = [svgs[0].clientWidth, 0.94 * Math.min(...svgs.map((svg) => svg.clientHeight))];
-  const how = { isOneRow: section.classList.contains("roomy"), largest: instructors ? 24 : 52 }; // pixels from dot to dot
-  const [rowOf, step, split] = globalThis.dots.layout(on, passed, count + 20, wide, tall, how);
+  const isRoomy = section.classList.contains("roomy");
+  const how = { isOneRow: instructors || isRoomy, largest: instructors ? 24 : 52 }; // pixels from dot to dot
+  const [rowOf, step, split] = globalThis.dots.layout(on, passed, count + (isRoomy ? 44 : 20), wide, tall, how);
   section.style.setProperty("--split", `${100 * split}%`);
   shown.forEach(([, each], at) => drawPeople(svgs[at], each, rowOf, step, [count, wide * split + count]));
 }

@@ -164,8 +164,7 @@ def test_what_is_exposed_is_said_beside_the_bar_where_it_has_room_and_marks_on_a
 ) -> None:
     page = show(bucket_explorer(), compression_explorer(), width=width)
     page.wait_for_function("document.querySelectorAll('.labkit-figure[data-live] svg[role=img]').length === 2")
-    exposed = number(page, "exposed")
-    assert page.text_content("text.bad") == (f"! {exposed}" if width == 400 else f"! {exposed} exposed")
+    assert page.text_content("text.bad") == f"! {number(page, 'exposed')}" + " exposed" * (width > 400)
     figures = page.locator("[data-part=stage]").all()
     assert [figure.locator("text").evaluate_all(ON_EACH_OTHER) for figure in figures] == [[], []]
 
@@ -190,6 +189,9 @@ def test_the_best_cap_is_named_on_an_axis_with_marks_at_every_cap_and_sliders_ar
     assert len(times) == 12 and sorted(high, reverse=True) == [at for _, at in sorted(zip(times, high, strict=True))]
     said = page.inner_text("[data-part=say]")
     assert [each for each in words if each.startswith("best")] == ["best: 2 MiB, 16.6 ms"]
+    best = page.locator("[data-part=stage] text.end.bold").bounding_box()
+    dot = page.locator("[data-cap]").nth(times.index(min(times))).bounding_box()
+    assert best and dot and best["x"] + best["width"] < dot["x"]  # left of its dot: below is the axis
     assert said.endswith("Best of these caps: 2 MiB, 16.6 ms.")
     hidden = "(place) => getComputedStyle(place).clipPath"
     assert page.eval_on_selector("[data-part=say]", hidden) == "inset(100%)"  # heard, and seen once

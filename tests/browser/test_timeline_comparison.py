@@ -102,6 +102,12 @@ def test_of_ranks_that_are_alike_and_exchange_messages_three_are_seen_and_with_w
     after += "canvas.getContext('2d').getImageData((canvas.width - 178) / 3 + 134, y * state.ratio + 3, 70, 1);"
     after += "return new Set(data.filter((each, at) => at % 4 === 0)).size + data[0] }"
     assert page.evaluate(after.replace("VIEW", VIEW)) == 256  # all white: where a run has ended it is not idle
+    below = (
+        "() => { const { state, canvas } = VIEW; const y = (state.layout.height - 3) * state.ratio; const { data } = "
+    )
+    below += "canvas.getContext('2d').getImageData((canvas.width - 178) / 3 + 134, y, canvas.width / 2, 1);"
+    below += "return [...new Set(data.filter((each, at) => at % 4 === 0))] }"
+    assert page.evaluate(below.replace("VIEW", VIEW)) == [255]  # no line of the axis: the step beside it has its own
     page.press("canvas", "f")
     page.wait_for_function(f"() => {VIEW}.state.layout.rows.length === 16")
 

@@ -62,6 +62,13 @@ def test_what_came_back_counts_as_the_same_whatever_its_numbers() -> None:
         Fault("Rank 0 has 1.25.", 2, False, "a wrong result", "a"),
         Fault("No.", 1, False, "a wrong result", "c"),
     )
+    nameless = [failed(name, "Rank 0 has 1.25.") for name in "abc"]
+    named = [
+        replace(one, exercises=(replace(one.exercises[0], mistake="off by one"),))
+        for one in (failed("d", "No."), failed("e", "Rank 1 has 2."))
+    ]
+    faults = class_figures([*nameless, *named]).exercises[0].faults
+    assert [(each.named, each.count) for each in faults] == [(True, 2), (False, 3)]  # a name first, though less common
 
 
 def lines_of(results: Sequence[GradedSubmission]) -> list[Line]:
@@ -108,14 +115,15 @@ def test_bonus_is_said_in_points_and_a_mistake_without_a_name_in_words() -> None
     assert "</b> of 60 points, bonus included</figcaption>" in page
     with_bonus = [each for each in results if each.exercises[-1].points]
     for each in with_bonus:
-        assert f'<td class="number"><b>{each.score - 24:g}</b></td><td class="number extra"><b>+24</b></td>' in page
-    assert page.count("<b>+24</b>") == len(with_bonus)
+        assert f'<td class="number"><b>{each.score:g}</b></td><td class="number extra">24</td>' in page
+    assert page.count('<td class="number extra">24</td>') == len(with_bonus)
+    assert "Points of 60<small>bonus included</small>" in page  # as median and mean are
     plain = [replace(each, exercises=each.exercises[:-1]) for each in results]
-    assert "Bonus</th>" in page and "Bonus</th>" not in class_page(lines_of(plain), "Lesson").decode()
+    assert "bonus</small>" in page and "bonus</small>" not in class_page(lines_of(plain), "Lesson").decode()
     late = class_page(
         [replace(each, score=each.score / 2, late="50 % off") for each in lines_of(results)], "L"
     ).decode()
-    assert "<b>+" not in late  # half of a sum is not the sum of what was earned
+    assert '<td class="number extra">24' not in late  # half of a sum is not the sum of what was earned
     href = r'href="(\S+)/feedback.html#(1.\d)" title="(Rank \d has \S+ in element 4.)"'
     kind = rf"<b>(\d+)×</b> a wrong result: <a {href}>read"
     by_name = {quote(each.name): each for each in results}
@@ -131,10 +139,10 @@ def test_bonus_is_said_in_points_and_a_mistake_without_a_name_in_words() -> None
 
 def test_a_row_says_what_is_special_beside_its_name_and_those_to_look_at_stand_first() -> None:
     results = made_results(8)
-    columns = re.compile(r'<th scope="col"[^>]*>([A-Z][\w +]+)</th>')
+    columns = re.compile(r'<th scope="col"[^>]*>([A-Za-z][\w +]+)(?:<small>[a-z ]+</small>)?</th>')
     plain = class_page(lines_of(results[:-1]), "L").decode().partition("</table>")[0]
     assert (
-        columns.findall(plain) == ["Student", "Points of 60", "Bonus"] and "chip" not in plain.partition("<tbody>")[2]
+        columns.findall(plain) == ["Student", "Points of 60", "of them"] and "chip" not in plain.partition("<tbody>")[2]
     )
     lines = lines_of(results[:-1])
     lines[2], lines[5] = replace(lines[2], late="20 % off"), replace(lines[5], asks=1)

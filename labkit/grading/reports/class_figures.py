@@ -52,7 +52,7 @@ class ExerciseFigures:
         name: Number and title, "2.7 A drop-in for dist.all_reduce".
         max_points: What it earns, 0 for a bonus.
         counts: Students by state: passed, failed, to_read, read, not_done, not_graded.
-        faults: The commonest first, at most three.
+        faults: The three commonest, those with a name before those without, the commonest of both first.
     """
 
     id: str
@@ -152,6 +152,7 @@ def _exercise(handed_in: Sequence[tuple[str, GradedExercise]]) -> ExerciseFigure
             words, named = _fault(each)
             alike.setdefault((words if named else _NUMBER.sub("…", words), named), []).append((words, name))
     commonest = sorted(alike.items(), key=lambda found: -len(found[1]))[:3]
+    commonest.sort(key=lambda found: not found[0][1])  # a name says more than "a wrong result"
     common = tuple(
         Fault(found[0][0], len(found), named, "" if named else _kind(found[0][0]), found[0][1])
         for (_, named), found in commonest

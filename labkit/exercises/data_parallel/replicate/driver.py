@@ -108,7 +108,7 @@ def _elements(tensors: Iterable[Tensor]) -> Tensor:
         for length, stride in zip(shape, strides, strict=True):
             places = places.unsqueeze(-1) + torch.arange(length) * stride * size
         found.append(places.flatten())
-    return torch.cat(found).unique()
+    return torch.cat(found)
 
 
 def _shared(used: list[_Used], own: list[Tensor]) -> list[Value]:

@@ -76,9 +76,31 @@ function ownWords(x, y, long, short, away) {
   return text(x, y, words, away > 0 ? "small end" : "small");
 }
 
+/** Whether the line through points passes through a box of words. */
+const isCrossed = (line, left, right, top, bottom) =>
+  line.some(([x, y], k) => {
+    const [before, down] = line[k - 1] ?? [x, y];
+    const [from, to] = [Math.max(left, before), Math.min(right, x)];
+    if (k === 0 || from > to) return false;
+    const ends = [from, to].map((each) => down + ((y - down) * (each - before)) / (x - before));
+    return Math.max(...ends) > top && Math.min(...ends) < bottom;
+  });
+
+/** The best one's name: below it, near the axis left of it, or above it where the line is in its way there. */
+function bestWords(words, line, best, { bound, wide }) {
+  const [cx, cy] = line[best];
+  const right = cx - 10;
+  const left = right - (LETTER + 1) * words.length;
+  const isFree = left > line[0][0] && !isCrossed(line.slice(0, best + 1), left, right, cy - 7, bound);
+  if (cy + 30 > bound && isFree) return text(right, Math.min(cy + 4, bound - 5), words, "small end bold");
+  const down = cy + 18 > bound ? cy - 10 : cy + 15; // not across the axis
+  return text(Math.min(Math.max(cx, ROOM), ROOM + wide), down, words, "small middle bold");
+}
+
 /** The points: those that can be chosen, this one hollow, the best full, and both named off the curve. */
 function points({ data, curve }, at, place, { bound, wide }) {
   const best = curve.indexOf(least(curve));
+  const line = curve.map((_, k) => place(k));
   const named = (k) => `${mib(data.caps[k] / MIB)}, ${seconds(curve[k])}`;
   return data.caps.map((cap, k) => {
     const [cx, cy] = place(k);
@@ -89,8 +111,7 @@ function points({ data, curve }, at, place, { bound, wide }) {
     }
     const svg = dot([cx, cy], k === best, told);
     if (k !== best) return svg;
-    const down = cy + 18 > bound ? cy - 10 : cy + 15; // not across the axis
-    return svg + text(Math.min(Math.max(cx, ROOM), ROOM + wide), down, `best: ${named(k)}`, "small middle bold");
+    return svg + bestWords(`best: ${named(k)}`, line, k, { bound, wide });
   });
 }
 

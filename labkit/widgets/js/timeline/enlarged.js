@@ -56,8 +56,10 @@ export function paintEnlarged(context, state) {
   const times = pixelOf(state) / pixelOf(near);
   const [top, bottom] = [rows[0].y - 4, rows.at(-1).y + rows.at(-1).bar + 4];
   const [x0, x1] = [from, to].map((time) => xOf(state, time + shiftOf(state, number)));
-  context.fillStyle = state.theme.paper;
-  context.fillRect(left, top, right - left, bottom - top);
+  const { height, heads } = state.layout;
+  const over = heads[number].y - 2;
+  context.fillStyle = state.theme.paper; // the axis above is not that of the step
+  context.fillRect(left, over, right + 2 - left, height - over);
   context.strokeStyle = state.theme.edge;
   const box = (x, until) => context.strokeRect(Math.round(x) + 0.5, top + 0.5, Math.round(until - x), bottom - top);
   box(x0 - 1, x1 - 1);
@@ -67,7 +69,7 @@ export function paintEnlarged(context, state) {
   context.textAlign = "left";
   const closes = before !== undefined && isRing(run, rank) ? `; rank ${before} sends to rank ${rank}: a ring` : "";
   const words = `step 1 of ${count}, ${Math.round(times)} times as wide${closes}`;
-  context.fillText(words, left, state.layout.heads[number].y + 8);
+  context.fillText(words, left, heads[number].y + 8);
   for (const { row, y, bar, first } of rows) if (first) context.fillText(`rank ${row.rank}`, left + 5, y + bar / 2);
   for (const place of rows) paintBars(context, near, place, [from, to]);
   run.flow_from.forEach((source, f) => {

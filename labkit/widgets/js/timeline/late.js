@@ -38,7 +38,7 @@ function waitsOf(state, number, row, late) {
   return found;
 }
 
-/** [begin, end, event] of the waits in view that computing hides: of a call that moves once a late rank comes. */
+/** [begin, end] of the waits in view that computing hides: of a call that moves once a late rank comes. */
 function hiddenWaits(state, number, row, late) {
   const { start, segmentStart, segmentEnd } = state.runs[number];
   const [t0, t1] = windowOf(state, number);
@@ -48,19 +48,19 @@ function hiddenWaits(state, number, row, late) {
     const at = lowerBound(segmentEnd, row.from, row.to, start[i] + 1);
     const long = segmentStart[at] - start[i];
     if (at === row.to || long < LEAST * pixelOf(state) || found.at(-1)?.[1] === segmentStart[at]) continue;
-    if (comesAt(state.runs[number], late, segmentStart[at], NEAR * long)) found.push([start[i], segmentStart[at], i]);
+    if (comesAt(state.runs[number], late, segmentStart[at], NEAR * long)) found.push([start[i], segmentStart[at]]);
   }
   return found;
 }
 
 /** A line from where a call begins to where a late rank comes for it, and what it is where that has room. */
-function paintHidden(context, state, { run, y, bar }, [begin, end, event]) {
-  const [from, to] = [begin, end].map((time) => xOf(state, time + shiftOf(state, run)));
-  context.fillStyle = state.theme.colours[state.runs[run].category[event]];
+function paintHidden(context, state, { run, y, bar }, wait) {
+  const [from, to] = wait.map((time) => xOf(state, time + shiftOf(state, run)));
+  state.marks.add("hidden");
+  context.fillStyle = state.theme.ink;
   context.fillRect(from, y + bar - 2, to - from, 2);
   const left = Math.max(from, LEFT);
   if (widthOf(context, state, HIDDEN) > to - left) return;
-  context.fillStyle = state.theme.ink;
   context.fillText(HIDDEN, (left + to) / 2, y + bar / 2 - 1);
 }
 
