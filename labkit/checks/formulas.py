@@ -15,7 +15,7 @@ from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.declared import Mistake, Way, declared
 from labkit.checks.exercise import Exercise, Oracle
 from labkit.checks.finding import Find, Finding
-from labkit.checks.how_off import Called, how_off, how_off_list
+from labkit.checks.how_off import Called, how_off, how_off_list, is_number
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.words import number
@@ -47,11 +47,7 @@ def right(expected: float | list[float], value: object) -> bool:
     """Return whether a value is the expected number or list of numbers, up to rounding."""
     if isinstance(expected, list):
         return isinstance(value, list) and len(value) == len(expected) and all(map(right, expected, value))
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-15)
-    )
+    return is_number(value) and math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-15)
 
 
 def values_of(case: Case, got: Got) -> list[tuple[str, list[Any], Value]]:

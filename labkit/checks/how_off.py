@@ -6,8 +6,9 @@ It says what all calls of a function have in common. It knows no formula, so wha
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from labkit.words import SIMPLE_FACTORS, join
 
@@ -35,7 +36,7 @@ def how_off(parameters: Sequence[str], calls: Sequence[Called]) -> str:
         parameters: The function's, by name.
         calls: All calls of the function, right ones too.
     """
-    if len(calls) < 2 or not all(_is_number(each.came) and _is_number(each.right) for each in calls):
+    if len(calls) < 2 or not all(is_number(each.came) and is_number(each.right) for each in calls):
         return ""
     wrong = [each for each in calls if not _close(each.came, each.right)]
     if not wrong:
@@ -47,7 +48,7 @@ def how_off(parameters: Sequence[str], calls: Sequence[Called]) -> str:
 
 def how_off_list(came: Sequence[Any], right: Sequence[Any]) -> str:
     """Return how a list of numbers is off, or ""."""
-    if not all(map(_is_number, [*came, *right])):
+    if not all(map(is_number, [*came, *right])):
         return ""
     if len(came) != len(right):
         return f"It has {len(came)} entries where {len(right)} belong."
@@ -62,7 +63,7 @@ def how_off_list(came: Sequence[Any], right: Sequence[Any]) -> str:
 
 def of_all_entries(came: Sequence[float], right: Sequence[float]) -> str:
     """Return what all entries of a list have in common that is as long as it should be, or ""."""
-    if len(came) != len(right) or not all(map(_is_number, [*came, *right])):
+    if len(came) != len(right) or not all(map(is_number, [*came, *right])):
         return ""
     if sorted(came) == sorted(right):
         backwards = list(came) == list(reversed(right))
@@ -81,8 +82,11 @@ def of_all_entries(came: Sequence[float], right: Sequence[float]) -> str:
     return ""
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether it is a finite number to compute with: no bool, and no int beyond what a float holds."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max
 
 
 def _close(one: float, other: float) -> bool:
@@ -150,7 +154,7 @@ def _named_quantities(
     parameters: Sequence[str], calls: Sequence[Called]
 ) -> Iterator[tuple[str, Callable[[Sequence[Any]], float]]]:
     for place, name in enumerate(parameters):
-        if all(_is_number(each.args[place]) for each in calls):
+        if all(is_number(each.args[place]) for each in calls):
             yield name, lambda args, place=place: args[place]  # type: ignore[misc]
             if all(isinstance(each.args[place], int) for each in calls):
                 yield f"{name} - 1", lambda args, place=place: args[place] - 1  # type: ignore[misc]
@@ -206,4 +210,5 @@ def _pairs(calls: Sequence[Called], place: int) -> Iterator[tuple[Called, Called
 def _follows(one: Called, two: Called) -> bool:
     """Return whether a result changes as it should, by as much or by the same factor."""
     apart = math.isclose(two.came - one.came, two.right - one.right, rel_tol=1e-6)
-    return apart or (bool(one.came) and math.isclose(two.came / one.came, two.right / one.right, rel_tol=1e-6))
+    alike = bool(one.came and one.right)
+    return apart or (alike and math.isclose(two.came / one.came, two.right / one.right, rel_tol=1e-6))

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from labkit.checks.case import Value
 from labkit.checks.how_off import Called, how_off, how_off_list, one_at_a_time
+from labkit.checks.rooms import find
+from labkit.checks.values import records
+from labkit.checks.wire import Wire
 from labkit.exercises.collectives.ring_cost.exercise import RIGHT as RING_COST
 from labkit.exercises.ddp.overlap_gain.exercise import _PARAMETERS
 from labkit.exercises.parameter_server.server_or_ring.exercise import COUNTED as SERVER_OR_RING
@@ -114,3 +118,16 @@ def test_arguments_are_called_what_the_learner_calls_them(number: str, counted: 
 
 def test_entries_that_should_be_zero_and_are_not_have_no_factor() -> None:
     assert how_off_list([2, 4, 1], [1, 2, 0]).startswith("The first wrong entry")
+
+
+@pytest.mark.parametrize("wrong", [lambda b, n: 2 * (n + 1) * b / n, lambda b, n: 10**400])
+def test_what_is_zero_for_one_rank_or_fits_in_no_float_is_a_wrong_number_like_others(
+    wrong: Callable[..., float],
+) -> None:
+    exercise = find("count_bytes")
+    calls = {case: [tuple(each.values()) for each in records(case.inputs[0], "calls")] for case in exercise.visible}
+    case = next(case for case, called in calls.items() if any(args[1] == 1 for _, args in called))
+    given = {**COUNT_BYTES, "ring_bytes": wrong}
+    values: list[Value] = [given[function](*args) for function, args in calls[case]]
+    found = list(exercise.find(case, ({"values": values},), Wire(())))
+    assert found and all(each.message.startswith("ring_bytes(") for each in found)

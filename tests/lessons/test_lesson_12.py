@@ -144,7 +144,7 @@ def test_the_shares_of_a_step_and_of_memory_are_those_that_the_cells_printed() -
     efficiencies = [f"{ms[1] / size / ms[size]:.0%}".replace("%", " %") for size in (8, 16)]
     assert f"are {ms[8] / ms[16]:.1f} times as fast, and the efficiency falls from {' to '.join(efficiencies)}" in text
     whole, apart = re.findall(r"activations ([\d.]+) MB at the peak", printed)
-    assert f"keeps {whole} MB of activations" in text and f"of these {apart} MB" in text
+    assert f"keeps {whole} MB of activations" in text and f"of the {apart} MB that are left" in text
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.formulas import RETURNS_NOTHING
-from labkit.checks.how_off import Called, how_off, one_at_a_time
+from labkit.checks.how_off import Called, how_off, is_number, one_at_a_time
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.ddp.overlap_gain.driver import drive
@@ -77,14 +77,11 @@ def _wrong(case: Case, got: Got) -> list[tuple[str, list[Any], Value, Value]]:
     for (function, args), right, mine in zip(
         _calls(case), cast(list[Value], expected(case)[0]["values"]), came, strict=True
     ):
-        is_number = isinstance(mine, int | float) and not isinstance(mine, bool)
         if function == "best_num_buckets" and type(mine) is int and 1 <= mine <= args[-1]:
             times = _times(args)
             good = times[mine] <= min(times.values()) * (1 + 1e-9)  # equally good counts are right too
         else:
-            good = (
-                function == "overlapped_seconds" and is_number and math.isclose(cast(float, mine), cast(float, right))
-            )
+            good = function == "overlapped_seconds" and is_number(mine) and math.isclose(mine, cast(float, right))
         if not good:
             found.append((function, args, right, mine))
     return found
@@ -108,9 +105,7 @@ def wrong_times(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Fin
 def _as_if(wrong: Callable[..., float]) -> Any:
     def seen(case: Case, got: Got, wire: Wire) -> bool:
         mine = [entry for entry in _wrong(case, got) if entry[0] == "overlapped_seconds" and entry[1]]
-        return bool(mine) and all(
-            isinstance(came, int | float) and math.isclose(came, wrong(*args)) for _, args, _, came in mine
-        )
+        return bool(mine) and all(is_number(came) and math.isclose(came, wrong(*args)) for _, args, _, came in mine)
 
     return seen
 
