@@ -31,7 +31,8 @@ _ADDRESS = re.compile(r"<(?:[\w.]+\.)?(?P<name>\w+) object at 0x[0-9a-f]+>")
 _NOT_IN_GROUP = re.compile(r"^Global rank (?P<rank>-?\d+) is not part of group\b")
 _NO_PAIR = ("Pair is not connected", "Connect timeout", "invalid rank", "not connected")
 _SIZES = ("op.preamble.length", "Received data size doesn't match")
-_NOT_THEIRS = ("/labkit/", "/torch/", "/site-packages/", "<frozen ", "/lib/python3")
+NOT_THEIRS = ("/labkit/", "/torch/", "/site-packages/", "<frozen ", "/lib/python3")
+"""What the file names of code have that no learner wrote."""
 _CALLBACK = re.compile(r"^Got the following error when running the callback: (?P<type>[A-Za-z_][\w.]*): ?(?P<text>.*)$")
 _AT = re.compile(r"^  (?P<path>.+)\((?P<line>\d+)\): (?P<function>.+)$", re.MULTILINE)
 """How torch writes a frame of an error that a future's callback raised; the innermost comes first."""
@@ -162,7 +163,7 @@ def learners_lines(report: str) -> str:
     lines = report.splitlines()
     for index, line in enumerate(lines):
         frame = _FRAME.match(line)
-        if frame is None or any(part in (frame["path"] or "") for part in _NOT_THEIRS):
+        if frame is None or any(part in (frame["path"] or "") for part in NOT_THEIRS):
             continue
         code = lines[index + 1].strip() if index + 1 < len(lines) and lines[index + 1].startswith("    ") else ""
         inside = f", in {frame['function']}" if frame["function"] and frame["function"] != "<module>" else ""
@@ -175,7 +176,7 @@ def _callbacks_lines(report: str) -> str:
     """Return the learner's frames of an error that a future's callback raised, as `learners_lines` has them."""
     found = []
     for frame in _AT.finditer(report.rpartition("\nAt:\n")[2]):
-        if any(part in frame["path"] for part in _NOT_THEIRS):
+        if any(part in frame["path"] for part in NOT_THEIRS):
             continue
         code = linecache.getline(frame["path"], int(frame["line"])).strip()
         name = cell_name(frame["path"]) or (frame["path"] if frame["path"].startswith("Cell In") else "")

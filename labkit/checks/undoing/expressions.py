@@ -234,20 +234,7 @@ def call_added(place: Place) -> Iterator[ast.expr]:
     if place.field == "iter":
         yield ast.Call(ast.Name("reversed", ast.Load()), [node], [])
         yield ast.Call(ast.Name("sorted", ast.Load()), [node], [])
-    for method in (
-        "clone",
-        "detach",
-        "t",
-        "wait",
-        "contiguous",
-        "abs",
-        "sum",
-        "mean",
-        "sqrt",
-        "flatten",
-        "exp",
-        "item",
-    ):
+    for method in _METHODS:
         yield ast.Call(ast.Attribute(node, method, ast.Load()), [], [])
 
 

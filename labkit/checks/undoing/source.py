@@ -11,7 +11,9 @@ from inspect import unwrap
 from types import CodeType, FunctionType
 from typing import Any
 
-_NOT_THEIRS = ("/labkit/", "/torch/", "/site-packages/", "/lib/python3", "<frozen ", "<lent ")
+from labkit.checks.failures import NOT_THEIRS
+
+_NOT_CHANGED = (*NOT_THEIRS, "<lent ")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _Key = tuple[str, int]
 
@@ -46,7 +48,7 @@ def texts_of(functions: Sequence[Callable[..., Any]]) -> list[Text]:
     wanted: dict[str, list[str]] = {}
     for each in functions:
         found = next(_functions(each), None)
-        if found is not None and not any(part in found.__code__.co_filename for part in _NOT_THEIRS):
+        if found is not None and not any(part in found.__code__.co_filename for part in _NOT_CHANGED):
             wanted.setdefault(found.__code__.co_filename, []).append(getattr(unwrap(each), "__name__", ""))
     texts = []
     for file, names in wanted.items():
