@@ -28,6 +28,7 @@ SIZES = tuple(2**power for power in (10, 14, 17, 20, 22, 24, 26, 28, 30))
 _QUEUED = 20_000_000  # cycles for which the device is busy while calls queue up behind: 10 ms on a current GPU
 _LIMIT_S = 60.0
 _WARM = 3  # steps before the times count
+_LAUNCHED = 3  # steps whose launch alone is timed
 
 
 def reduce_seconds(sizes: tuple[int, ...], on: str) -> list[float]:
@@ -112,8 +113,10 @@ SMALL = Training(12, 768, 12, 1024, 2)
 REHEARSED = Training(2, 96, 4, 16, 8)
 
 
-def train(shape: Training, dtype: str, num_steps: int, on: str) -> tuple[list[float], int]:
-    """Return the seconds of each step and the most bytes that tensors took, 0 where only a timeline knows.
+def train(shape: Training, dtype: str, num_steps: int, on: str) -> tuple[list[float], list[float], int]:
+    """Return the seconds of each step, those of its launch alone, and the most bytes of tensors (0 for sizes only).
+
+    A launch is timed while the device has nothing else to do: how long the host takes to hand it a whole step.
 
     Several ranks sum their gradients with an all_reduce for each parameter, while the backward pass goes on.
 
@@ -139,9 +142,8 @@ def train(shape: Training, dtype: str, num_steps: int, on: str) -> tuple[list[fl
     optimizer = optimizer_for(model)
     tokens = torch.zeros(shape.batch, shape.num_tokens, dtype=torch.long, device=where)
     tokens %= len(VOCABULARY)
-    watches = []
-    for _ in range(num_steps):
-        watch = Stopwatch()
+
+    def step() -> None:
         loss = loss_of_logits(model(tokens), tokens)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
@@ -149,10 +151,20 @@ def train(shape: Training, dtype: str, num_steps: int, on: str) -> tuple[list[fl
             work.wait()
         under_way.clear()
         optimizer.step()
+
+    watches, launches = [], []
+    for _ in range(num_steps):
+        watch = Stopwatch()
+        step()
         watches.append(watch.stop())
+    for _ in range(0 if on else _LAUNCHED):
+        finish()
+        begin_s = time.perf_counter()
+        step()
+        launches.append(time.perf_counter() - begin_s)
     finish()
     peak = torch.cuda.max_memory_allocated() if device().type == "cuda" else 0
-    return [watch.seconds for watch in watches], peak
+    return [watch.seconds for watch in watches], launches, peak
 
 
 def training_steps(place: Place, gpu: Device | None, memory_bytes: int) -> Iterator[dict[str, Any]]:
@@ -170,9 +182,10 @@ def training_steps(place: Place, gpu: Device | None, memory_bytes: int) -> Itera
         yield {
             "ranks": place.num_gpus, "backend": done.backend, "dtype": dtype, "layers": shape.num_layers,
             "width": shape.width, "tokens": shape.num_tokens, "sequences": shape.batch, "steps": num_steps,
-            "measured_ms": 1e3 * max(median(seconds[_WARM:]) for seconds, _ in done.results),
+            "measured_ms": 1e3 * max(median(seconds[_WARM:]) for seconds, _, _ in done.results),
+            "launched_ms": 1e3 * max(median(launches) for _, launches, _ in done.results),
             "forecast_ms": None if expected_s is None else 1e3 * expected_s,
-            "measured_bytes": max(peak for _, peak in done.results) or None, "forecast_bytes": expected_bytes,
+            "measured_bytes": max(peak for _, _, peak in done.results) or None, "forecast_bytes": expected_bytes,
         }  # fmt: skip
 
 

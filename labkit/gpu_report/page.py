@@ -10,6 +10,7 @@ import jinja2
 from labkit.checks.predictions import how_far
 from labkit.units import format_bytes
 
+_ALL_LAUNCH = 0.85  # of a step: its last kernels run when the launch is over
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
@@ -36,6 +37,11 @@ def title(data: dict[str, Any]) -> str:
     return f"{len(gpus)} × {gpus[0]['model']}" if gpus else "a CPU, in rehearsal"
 
 
+def waits_for_host(row: dict[str, Any]) -> bool:
+    """Return whether a GPU's step took as long as its launch: then it is the host that the step measures."""
+    return "cuda" in row["backend"] and row.get("launched_ms", 0.0) >= _ALL_LAUNCH * row["measured_ms"]
+
+
 def summary(data: dict[str, Any]) -> list[str]:
     """Return the report in short: a sentence for each part that was run."""
     lines = []
@@ -51,5 +57,8 @@ def summary(data: dict[str, Any]) -> list[str]:
         if row["forecast_ms"]:
             off = how_far(row["forecast_ms"], row["measured_ms"])
             lines.append(f"The forecast of a GPT's step in {row['dtype']} is {off}.")
+        if waits_for_host(row):
+            launched = f"{row['launched_ms']:.3g} ms"
+            lines.append(f"In {row['dtype']} the GPU waits for its host, which takes {launched} to launch a step.")
     lines += [f"{part} failed: {words.splitlines()[0]}" for part, words in data["failed"].items()]
     return lines

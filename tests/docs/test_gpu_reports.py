@@ -72,3 +72,16 @@ def test_a_report_comes_to_a_sentence_for_each_part() -> None:
         "1 of 1 claims hold.", "1 of 1 lessons ran through.", "The forecast of a GPT's step in float32 is 7 % too low.",
     ]  # fmt: skip
     assert "The forecast of a GPT's step in float32 is within 1 %." in summary(close)
+
+
+@pytest.mark.parametrize(("launched_ms", "backend", "told"), [
+    (24.8, "nccl/cuda", True), (18.0, "nccl/cuda", False), (24.8, "gloo/cpu", False), (None, "nccl/cuda", False),
+])  # fmt: skip
+def test_a_step_that_waits_for_its_host_is_no_step_of_the_gpu(
+    launched_ms: float | None, backend: str, told: bool
+) -> None:
+    row = {**ONE["gpt"][0], "dtype": "bfloat16", "measured_ms": 24.1, "forecast_ms": 17.7, "backend": backend}
+    row |= {} if launched_ms is None else {"launched_ms": launched_ms}
+    said = "In bfloat16 the GPU waits for its host, which takes 24.8 ms to launch a step."
+    assert (said in summary({**ONE, "gpt": [row]})) == told
+    assert page({**ONE, "gpt": [row]})

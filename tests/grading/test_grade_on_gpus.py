@@ -193,6 +193,7 @@ def test_a_submission_whose_gpu_fails_must_be_graded_again_and_its_notebook_ran(
 
 
 @pytest.mark.gpu1
+@needs_sandbox
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs one CUDA GPU, torch sees none")
 def test_right_answers_pass_on_a_gpu_and_their_ranks_find_it(tmp_path: Path) -> None:
     found = write_course(tmp_path / "course")
