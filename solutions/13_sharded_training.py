@@ -981,7 +981,7 @@ labkit.check("hybrid_shards", node_shard_of, start_node_gather, start_hybrid_sca
 # %% [markdown]
 # In torch, hybrid sharding needs a device mesh of two dimensions. `fully_shard` shards along the second one (inside a
 # node), and keeps equal copies along the first (across nodes). Here are two nodes of four GPUs, first as eight ranks in
-# a row, then as two times four:
+# a row, then as two times four (not with torch 2.11, whose `fully_shard` cannot run on virtual ranks):
 
 
 # %% tags=["given"]

@@ -395,7 +395,7 @@ def train_hybrid(parts: SimpleNamespace, num_steps: int, **sizes: int) -> list[f
 # %% [markdown]
 # You have eight virtual ranks: 2 shards x 2 stages x 2 tensor ranks. For comparison, the GPT also trains in one
 # process, and with torch's own tools on the same mesh: `init_device_mesh`, `parallelize_module`, `fully_shard` and
-# `torch.distributed.pipelining`.
+# `torch.distributed.pipelining`. (Not with torch 2.11, whose `fully_shard` cannot run on virtual ranks.)
 
 # %% seconds=20
 from labkit.torchs_hybrid import step_beside, train_torchs
