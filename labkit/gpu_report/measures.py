@@ -140,6 +140,8 @@ def train(shape: Training, dtype: str, num_steps: int, on: str) -> tuple[list[fl
                 lambda each: under_way.append(dist.all_reduce(each.grad, async_op=True))
             )
     optimizer = optimizer_for(model)
+    for group in optimizer.param_groups:
+        group["foreach"] = True  # as torch itself chooses for CUDA tensors, and not for the forecast's
     tokens = torch.zeros(shape.batch, shape.num_tokens, dtype=torch.long, device=where)
     tokens %= len(VOCABULARY)
 

@@ -54,11 +54,11 @@ def summary(data: dict[str, Any]) -> list[str]:
     for clock in data["timelines"]:
         lines.append(f"Times on the record are off by at most {clock['clock_error_ns'] / 1e3:.3g} µs.")
     for row in data["gpt"]:
-        if row["forecast_ms"]:
-            off = how_far(row["forecast_ms"], row["measured_ms"])
-            lines.append(f"The forecast of a GPT's step in {row['dtype']} is {off}.")
         if waits_for_host(row):
             launched = f"{row['launched_ms']:.3g} ms"
             lines.append(f"In {row['dtype']} the GPU waits for its host, which takes {launched} to launch a step.")
+        elif row["forecast_ms"]:
+            off = how_far(row["forecast_ms"], row["measured_ms"])
+            lines.append(f"The forecast of a GPT's step in {row['dtype']} is {off}.")
     lines += [f"{part} failed: {words.splitlines()[0]}" for part, words in data["failed"].items()]
     return lines
