@@ -15,10 +15,11 @@
 #
 # A model of 7 billion parameters is a file of 14 GB. You have eight GPUs of 24 GB, so it fits. You start training,
 # and the first step ends with *out of memory*. Where did the memory go, and why does each of your eight GPUs hold the
-# same things?
+# same things? **How many such GPUs would be enough?**
 #
-# You build the answer, **ZeRO**, in three stages. Stages 1 and 2 are the core of this lesson. Stage 3, which PyTorch
-# calls FSDP, is the bonus. Core and bonus each train the course's GPT: your version and torch's reach the same loss.
+# You build **ZeRO**, in three stages. Stages 1 and 2 are the core of this lesson, and answer the question. Stage 3,
+# which PyTorch calls FSDP, is the bonus, and makes do with your eight. Core and bonus each train the course's GPT: your
+# version and torch's reach the same loss.
 #
 # **Time:** [[minutes]] minutes, and a bonus that takes longer. **You need** lesson 02 (what all-reduce is made of)
 # and autograd hooks, which lesson 04 uses; no GPU.
@@ -29,7 +30,7 @@
 # %% [markdown] tags=["slide-only"]
 # # 13 Sharded training
 #
-# A 14 GB model, eight GPUs of 24 GB, out of memory. Why?
+# A 14 GB model, eight GPUs of 24 GB, out of memory. Why? And how many would be enough?
 #
 # <!-- notes: ZeRO 1 and 2, built one after the other. ZeRO-3, which is FSDP, is the bonus. -->
 
@@ -119,7 +120,7 @@ labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 # | ZeRO-2 | 26.3 GB | 1 |
 # | ZeRO-3 | **14 GB** | 1.5 |
 #
-# <!-- notes: Show the figure. Only ZeRO-3 shrinks with N all the way. -->
+# <!-- notes: Show the figure. Only ZeRO-3 shrinks with N all the way. So with 24 GB each, no number of GPUs is enough for ZeRO-1, ten are for ZeRO-2, and five for ZeRO-3, activations apart. -->
 
 # %% [markdown]
 # ## 2 Flat shards
@@ -418,9 +419,16 @@ labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 # buffer, and gradients leave in buckets.)
 #
 # What you get for this time is memory: a rank's peak falls from 132.9 MB to 105.5 MB with ZeRO-1 and to 48.5 MB with
-# ZeRO-2. Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which
-# saves 38 MB of communication buffers: here DDP's buckets take 19 MB in the first step, and another 19 MB once DDP has
-# rebuilt them for the second.
+# ZeRO-2.
+#
+# With ZeRO-1, Adam's two means shrink from 38.0 MB to 4.7 MB. Why do you save 27.4 MB, and not 33.2? A rank also keeps
+# its shards of parameters and gradients, *beside* the whole ones: 4.7 MB. And the peak moves. DDP's is in AdamW's update,
+# which needs 19.0 MB for square roots. ZeRO-1's is in the gather, whose buffer takes 19.0 MB, and 1.0 MB more while one
+# tensor is copied out of it.
+#
+# Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which saves
+# 38 MB of communication buffers: here DDP's buckets take 19 MB in the first step, and another 19 MB once DDP has rebuilt
+# them for the second.
 #
 # ## 6 Which rank holds memory that should be free?
 #
@@ -481,7 +489,7 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # %% [markdown]
 # The same loss: sharding changes where numbers lie, not the numbers.
 #
-# ## 8 What stays
+# ## 8 What to remember
 #
 # * Adam in mixed precision takes 16 bytes a parameter, and data parallelism holds each of them N times.
 # * An all-reduce is a reduce-scatter and an all-gather. If the optimizer steps between the two, as in your ZeRO-2, a
@@ -490,15 +498,19 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # * Unless you empty its storage, a tensor keeps its memory as long as anything refers to it: autograd, a list, a logged
 #   loss.
 #
-# ZeRO-2 still holds every parameter on every rank. The bonus shards those, too (ZeRO-3). At scale, ZeRO-3 gets slow if
-# gathering a block takes longer than computing the one before, as with small batches or slow links between nodes. And
-# every rank still computes every layer.
+# **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number is: parameters and gradients stay
+# whole, and take 28 GB. With ZeRO-2 a GPU holds 14 GB of parameters and its share of 98 GB. On eight GPUs that is
+# 26.25 GB, still too much. Ten are just enough, and sixteen leave 3.9 GB for activations. ZeRO-3 needs 14 GB on each of
+# your eight. That is the bonus.
+#
+# At scale, ZeRO-3 gets slow if gathering a block takes longer than computing the one before, as with small batches or
+# slow links between nodes. And every rank still computes every layer.
 #
 # **The next question.** You can split the data, the sequence of layers, each single layer, and all that is kept. Your
 # 512 GPUs can do all of this at once. Who decides what goes where?
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## What to remember
 #
 # * 16 bytes a parameter, and **each once**
 # * reduce-scatter, update, all-gather
