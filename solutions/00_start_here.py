@@ -174,8 +174,9 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 #
 # 100 MB at 450 GB/s would take 0.22 ms. Why does the all_reduce take twice that? The switch between these GPUs does the
 # adding (NVLink SHARP). Each GPU sends its whole tensor and gets one eighth of the sum. Then it sends that eighth, and
-# gets all eight. So each link carries 9/8 of the tensor in each direction. Headers and the switch's protocol leave about
-# 309 of the 450 GB/s for data: 112.5 MB take 0.36 ms. The rest is for starting the call and filling the switch's buffers.
+# gets all eight. So each link carries 9/8 of the tensor in each direction. Headers and the switch's protocol leave
+# about 309 of the 450 GB/s for data: 112.5 MB take 0.36 ms. The rest is for starting the call and filling the switch's
+# buffers.
 #
 # The number is the same every time: it follows from a model of the hardware. `labkit.local(2, device="cpu")` would
 # measure this machine.
@@ -209,8 +210,8 @@ labkit.reveal("ranks_waiting", sum("waits" in report for report in stuck.reports
 # That is a **deadlock**. Read the report from the top: how many ranks wait; then, for each, the call, your line, and
 # why it cannot go on. The rank with the bug is not among them: rank 0 waits for nobody.
 #
-# Plain `torchrun` tells you less. If rank 0's process ends, gloo soon says "Connection closed by peer" on the others. If
-# rank 0 goes on with other work, nobody says anything until the group's timeout: 30 minutes with gloo, 10 with NCCL.
+# Plain `torchrun` tells you less. If rank 0's process ends, gloo soon says "Connection closed by peer" on the others.
+# If rank 0 goes on with other work, nobody says anything until the group's timeout: 30 minutes with gloo, 10 with NCCL.
 
 # %% [markdown] tags=["slide-only"]
 # ## A deadlock has a report
@@ -349,8 +350,8 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 # that: it looks best, and it is the one to mend. **A profile shows where time passes, not who causes it.**
 #
 # Now let no rank be worse than another. Normally every rank needs 6.1 ms for a step, as the seven do here: 5.7 ms until
-# it calls all_reduce, and 0.4 ms for the call. But in one step of a hundred, at random, its batch comes 10 ms late. Alone,
-# a GPU would take 6.2 ms on average. **How many ms does a step take with 64 ranks?**
+# it calls all_reduce, and 0.4 ms for the call. But in one step of a hundred, at random, its batch comes 10 ms late.
+# Alone, a GPU would take 6.2 ms on average. **How many ms does a step take with 64 ranks?**
 
 # %% tags=["predict"]
 labkit.predict("step_of_64_ms", 6.5, unit="ms")
@@ -397,8 +398,8 @@ labkit.reveal("step_of_64_ms", means[64][0], table)
 #
 # * One function, N ranks. They differ in `dist.get_rank()` and share nothing.
 # * `dist.all_reduce` adds. You divide.
-# * A step takes as long as its slowest rank, and the wait shows in the *others'* all_reduce. Look for the rank that does
-#   not wait. The more ranks, the more often one is late.
+# * A step takes as long as its slowest rank, and the wait shows in the *others'* all_reduce. Look for the rank that
+#   does not wait. The more ranks, the more often one is late.
 # * Code can be wrong without raising an error. The record of the run shows it.
 #
 # **The next question.** Every rank got the sum, so somebody moved those bytes. What if everything goes through rank 0?

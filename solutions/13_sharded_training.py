@@ -422,12 +422,12 @@ labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 # ZeRO-2.
 #
 # With ZeRO-1, Adam's two means shrink from 38.0 MB to 4.7 MB. Why do you save 27.4 MB, and not 33.2? A rank also keeps
-# its shards of parameters and gradients, *beside* the whole ones: 4.7 MB. And the peak moves. DDP's is in AdamW's update,
-# which needs 19.0 MB for square roots. ZeRO-1's is in the gather, whose buffer takes 19.0 MB, and 1.0 MB more while one
-# tensor is copied out of it.
+# its shards of parameters and gradients, *beside* the whole ones: 4.7 MB. And the peak moves. DDP's is in AdamW's
+# update, which needs 19.0 MB for square roots. ZeRO-1's is in the gather, whose buffer takes 19.0 MB, and 1.0 MB more
+# while one tensor is copied out of it.
 #
-# Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which saves
-# 38 MB of communication buffers: here DDP's buckets take 19 MB in the first step, and another 19 MB once DDP has rebuilt
+# Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which saves 38
+# MB of communication buffers: here DDP's buckets take 19 MB in the first step, and another 19 MB once DDP has rebuilt
 # them for the second.
 #
 # ## 6 Which rank holds memory that should be free?
@@ -453,8 +453,8 @@ labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
 
 # %% [markdown]
 # Answer before you go on. Here is a small program with that leak. **Which line fills the memory?** Read it
-# (`four_sharded_layers??`) before you run `labkit.audit`, which compares the peaks of ranks that do the same work and names
-# the line:
+# (`four_sharded_layers??`) before you run `labkit.audit`, which compares the peaks of ranks that do the same work and
+# names the line:
 
 # %%
 from labkit.wrong_runs import four_sharded_layers
@@ -498,8 +498,8 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # * Unless you empty its storage, a tensor keeps its memory as long as anything refers to it: autograd, a list, a logged
 #   loss.
 #
-# **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number is: parameters and gradients stay
-# whole, and take 28 GB. With ZeRO-2 a GPU holds 14 GB of parameters and its share of 98 GB. On eight GPUs that is
+# **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number is: parameters and gradients
+# stay whole, and take 28 GB. With ZeRO-2 a GPU holds 14 GB of parameters and its share of 98 GB. On eight GPUs that is
 # 26.25 GB, still too much. Ten are just enough, and sixteen leave 3.9 GB for activations. ZeRO-3 needs 14 GB on each of
 # your eight. That is the bonus.
 #
