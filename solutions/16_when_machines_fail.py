@@ -442,9 +442,9 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 # other is to copy the state into a **neighbour's memory**. Saving and loading are fast, but the copy is gone when a
 # failure takes both nodes.
 #
-# **[[storage_interval]].** You copy into a neighbour's memory every minute. 8 of 100 interruptions take a node together
-# with its neighbour. A save to the storage still stops training for 60 s. At Llama 3's failure rate (section 6), how
-# many minutes of training should pass between two saves to the storage now?
+# **[[storage_interval]].** You copy into a neighbour's memory every minute. In 8 of 100 interruptions a node and its
+# neighbour fail together. A save to the storage still stops training for 60 s. At Llama 3's failure rate (section 6),
+# how many minutes of training should pass between two saves to the storage now?
 
 # %% tags=["why"] exercise="storage_interval" minutes=5 title="Two kinds of saves" bonus=true
 labkit.answer("storage_interval", 68)
