@@ -351,7 +351,7 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 #
 # Now let no rank be worse than another. Normally every rank needs 6.1 ms for a step, as the seven do here: 5.7 ms until
 # it calls all_reduce, and 0.4 ms for the call. But in one step of a hundred, at random, its batch comes 10 ms late.
-# Alone, a GPU would take 6.2 ms on average. **How many ms does a step take with 64 ranks?**
+# On average that makes 6.2 ms for each rank. **How many ms does a step take with 64 ranks?**
 
 # %% tags=["predict"]
 labkit.predict("step_of_64_ms", 6.5, unit="ms")

@@ -149,7 +149,7 @@ labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 # messages between two GPUs in the order in which they were posted, and a send ends when the other side receives. So if
 # two GPUs each post a send to the other and wait for it, neither gets to its receive. Such systems therefore post
 # consecutive sends and receives as one batch (`dist.batch_isend_irecv`), and wait for the whole batch. Whether a
-# schedule finishes or hangs depends on which messages stand together, and between which pieces of work.
+# schedule finishes or hangs depends on which messages make a batch, and where the batches stand between the work.
 #
 # You want to know that before you rent 512 GPUs. Here are work *and* messages:
 
@@ -216,8 +216,8 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
     """Return each stage that can never finish, and the record at which it is stuck; {} if all stages finish.
 
-    When no stage can go on, look at the step where each unfinished stage stands. Return, for that stage, the first
-    record of the step that cannot complete. A stage that waits for a stuck stage is stuck, too.
+    When no stage can go on, look at the step where each unfinished stage stands. Return, for each of these stages, the
+    first record in its step that cannot complete. A stage that waits for a stuck stage is stuck, too.
 
     Args:
         schedules: The schedule of each stage, by its number; no schedule has the same record twice.

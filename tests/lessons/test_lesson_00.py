@@ -111,7 +111,7 @@ def test_what_rare_delays_cost_many_ranks_is_what_the_cell_measures() -> None:
     exec(source[source.index("def mean_ms(") : source.index("table = [")], names)
     (alone, call_alone), (step, call) = names["means"][1], names["means"][64]
     text = source.replace("\n# ", " ")
-    assert f"Alone, a GPU would take {alone:.1f} ms on average" in text and f"notes: {step:.1f} ms, because" in text
+    assert f"On average that makes {alone:.1f} ms for each rank" in text and f"notes: {step:.1f} ms, because" in text
     assert f"Its late batches cost {0.01 * 10:.1f} ms a step. Its all_reduce takes {call:.1f} ms instead of" in text
     assert f"instead of {call_alone:.1f}." in text
     share = f"{1 - 0.99**64:.0%}".replace("%", " %")
