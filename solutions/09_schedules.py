@@ -355,8 +355,8 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # * F, I and W take one turn each for a whole stage, and half a turn each for a chunk. B is I and W together.
 # * F of a part needs F of the previous part. I (or B) of a part needs its own F, and I (or B) of the next part. W needs
 #   its own I. Messages take no time.
-# * A stage holds a microbatch from the start of its F to the end of its W (or B). With two chunks, each chunk holds its
-#   microbatches separately, and each of them counts as half.
+# * A stage holds a microbatch from the start of its F to the end of its W (or B). With two chunks, a microbatch
+#   that one chunk holds counts as half, and one that both hold as a whole.
 #
 # So `["F0", "F1", "I0", "F2", "W0"]` takes five turns, if nothing is late, and holds three microbatches from the start
 # of F2 to the end of W0.

@@ -304,7 +304,7 @@ def load_together(folder: Path) -> tuple[int, dict] | None:
 labkit.check("together", save_together, load_together)
 
 # %% [markdown]
-# Why must no rank run ahead? Its next save would delete an older step, perhaps the newest that all ranks have.
+# Why may no rank start its next save early? It would delete an older step, perhaps the newest that all ranks have.
 #
 # Below is a training run made of your parts. `labkit.crash_points` finds every moment at which a crash would leave the
 # disk in a new state. There it crashes the run, by a kill or a power cut, restarts it as torchrun would, and compares

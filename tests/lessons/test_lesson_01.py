@@ -107,6 +107,7 @@ def test_three_devices_are_faster_than_one_two_four_or_eight_as_the_opening_says
     for n in (1, 2, 3, 4):
         world = labkit.virtual(n, gpu="a100", link="pcie4")
         timeline = labkit.run(step, 0, 8192, on=world, echo=False).timeline
+        assert timeline is not None
         took[n] = timeline.select(timeline.name != "uniform_").makespan_ns / 1e6
     assert min(took, key=took.__getitem__) == 3
     text = " ".join(cell.source for cell in lesson.cells if cell.kind == "markdown").replace("\n", " ")
