@@ -266,8 +266,9 @@ class ShardedOptimizer:
         kwargs: Its options.
 
     Attributes:
-        param_groups: One dict for each group. The caller may change a group's "lr" between steps, and nothing else;
-            a step uses the present one. Whether "params" lists the parameters or this rank's shards is your choice.
+        param_groups: One dict for each group. Between steps the caller may change a group's "lr", and nothing else;
+            a step uses the "lr" that it finds. Whether "params" lists the parameters or this rank's shards is your
+            choice.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -494,7 +495,7 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # * Adam in mixed precision takes 16 bytes a parameter, and data parallelism holds each of them N times.
 # * An all-reduce is a reduce-scatter and an all-gather. If the optimizer steps between the two, as in your ZeRO-2, a
 #   step sends what DDP sends. Your ZeRO-1 leaves DDP's whole all-reduce in place and gathers besides, so it sends 1.5
-#   times that. ZeRO-3 sends 1.5 times that, too, because it gathers twice.
+#   times that. ZeRO-3 also sends 1.5 times what DDP sends, because it gathers twice.
 # * Unless you empty its storage, a tensor keeps its memory as long as anything refers to it: autograd, a list, a logged
 #   loss.
 #
@@ -582,7 +583,7 @@ class Unit:
         for each in self.trained:
             each.grad = None
 
-    def finish_scatter(self) -> None:  # if the unit is whole: nothing; else waits, and sets each grad
+    def finish_scatter(self) -> None:  # nothing while the unit is whole (no shard fits); else waits, sets each grad
         if self.leaving is not None and not self.is_whole:
             for parameter, gradient in zip(self.trained, self.leaving(), strict=True):
                 parameter.grad = gradient.to(parameter.dtype)
@@ -629,14 +630,14 @@ class Unit:
 class ShardedModule(nn.Module):
     """A module whose parameters are shards, except while their block computes.
 
-    * While block i computes, only block i is whole, and only block i + 1 (in backward, block i - 1) is being gathered.
+    * While block i computes, no other block is whole, and only block i + 1 (in backward, block i - 1) is being gathered.
       Between forward and backward, only the last block may stay whole, because backward starts with it.
     * The gradients of a block leave with one reduce-scatter, which starts as soon as the last of them is complete.
     * Backward does not wait for the reduce-scatter that has just started. It may wait for the one started before that.
 
     Args:
-        module: The same on every rank. Every rank uses each trained parameter, and every block once, in order. Each
-            forward is followed by its backward.
+        module: The same on every rank. Every rank uses each trained parameter, at least once, and runs each block
+            exactly once, in order. Each forward is followed by its backward.
         blocks: The submodules to gather one at a time, in forward order; None means module.children(). Each returns one
             tensor. A parameter in no block, or in several, is whole from the start of forward to the end of backward.
         compute_dtype: The dtype in which parameters are gathered and used; None means their own.
