@@ -13,22 +13,24 @@
 # %% [markdown]
 # # 00 Start here
 #
-# A team trains on one GPU. They rent seven more, and hope for eight times the speed. They get about three. The first
-# suspect is the network. But data moves for **less than 3 %** of this run: even a network that takes no time at all
-# would save no more. The GPUs compute for less than half of the time. For most of the rest, they wait for a message
-# that nobody has sent yet. No faster link helps against that. **Who is waiting, and for whom?**
+# A team trains on one GPU. They rent seven more, hope for eight times the speed, and get about three. So they profile
+# the run. On seven of the eight GPUs, one call takes more than half of the time: `all_reduce`, which adds up the
+# gradients of all GPUs. The team wants a faster network. **If the network took no time at all, how much shorter would
+# the run be?**
 #
-# After the imports you see a recording of that run. At the end of this lesson you will know how to read it. Before
-# that, you will run one function on many processes, read a picture of the run, and then make a run fail.
+# After the imports you see a recording of that run. At the end of this lesson you can read it. Before that, you run one
+# function on many processes, read a simpler picture, and make a run fail.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** Python, and to know what a PyTorch tensor is. No GPU.
 
 # %% [markdown] tags=["slide-only"]
 # # 00 Start here
 #
-# Eight GPUs, and only three times as fast. **Who is waiting?**
+# Eight GPUs, and only three times as fast. Seven of them are in `all_reduce` for more than half of the time.
 #
-# <!-- notes: Today: one function on many processes, a picture of what they did, a deadlock, and a post that raises no error and does nothing. The question is answered at the end, on a recorded run. -->
+# **Would a faster network help?** Who is waiting?
+#
+# <!-- notes: Collect guesses: by how many percent would the run be shorter, if the network took no time at all? Today: one function on many processes, a picture of what they did, a deadlock, and a post that raises no error and does nothing. The question is answered at the end, on a recorded run. -->
 
 # %% tags=["given"]
 import os
@@ -45,13 +47,12 @@ from labkit.timeline import Message
 labkit.recorded("who_waits")
 
 # %% [markdown]
-# You cannot read this picture yet. **Guess anyway: which rank (0 to 7) are the others waiting for?** Write it down, so
-# that you can compare at the end.
+# You cannot read this picture yet. **Guess anyway: by how many percent?** Write it down for section 6.
 
 # %% [markdown]
 # **How a lesson goes.** Run the cells from top to bottom with Shift+Enter. Some cells ask you for something:
 #
-# * a *guess*, `labkit.predict("rank_0_holds", None)`: put your number in place of `None`. It is not scored;
+# * a *guess*, `labkit.predict("all_reduce_ms", None)`: put your number in place of `None`. It is not scored;
 # * an *exercise*: replace the line `raise NotImplementedError(...)` with your own. The cell after it checks your
 #   answer, as often as you like;
 # * a *question* about a run, `labkit.answer(...)`: look at the picture, and put your answers in place of `None`.
@@ -81,7 +82,7 @@ def hello():
 labkit.run(hello, on=labkit.local(4, device="cpu"))
 
 # %% [markdown]
-# Four processes print in any order. With `labkit.virtual(8)` the order is always the same.
+# Four processes print in any order.
 
 # %% [markdown] tags=["slide-only"]
 # ## One function, three worlds
@@ -99,10 +100,7 @@ labkit.run(hello, on=labkit.local(4, device="cpu"))
 #
 # Ranks share no memory. If one rank needs another's data, that data must be sent. The operation you will meet most is
 # **all_reduce**: every rank contributes a tensor, and every rank gets the same result, computed from all the tensors.
-# Four ranks contribute 1, 2, 3 and 4. **What does rank 0 hold afterwards?**
-
-# %% tags=["predict"]
-labkit.predict("rank_0_holds", 1)
+# Four ranks contribute 1, 2, 3 and 4. **What does each of them hold afterwards?**
 
 
 # %%
@@ -112,13 +110,11 @@ def first_all_reduce():
     return tensor.item()
 
 
-four = labkit.run(first_all_reduce, on=labkit.local(4))
-labkit.reveal("rank_0_holds", four.results[0], f"all four ranks: {four.results}")
+labkit.run(first_all_reduce, on=labkit.local(4)).results
 
 # %% [markdown]
 # All four hold the **sum**. For gradients you often want the **mean**. A common bug is an `average_gradients` that only
-# sums. No error is raised. Plain SGD just trains as if the learning rate were N times larger. (Adam hides the bug: it
-# divides each gradient by the gradient's usual size, so the factor N nearly cancels.)
+# sums. It raises no error: plain SGD trains as if the learning rate were N times larger.
 #
 # ### Exercise [[average]]
 #
@@ -174,31 +170,16 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 
 # %% [markdown]
 # How to read it: time runs to the right, and each rank has its rows. *compute* is work on the device, *comm* is
-# communication. Here all eight ranks do the same at the same time, so they share their rows ("8 alike"): they compute,
-# then sit in all_reduce together.
+# communication. Here all eight ranks do the same at the same time, so they share their rows ("8 alike").
 #
-# 100 MB at 450 GB/s would take 0.22 ms. Why does the all_reduce take twice that? These GPUs are connected by a switch,
-# and the switch itself does the adding (NVLink SHARP). Each GPU sends its whole tensor to the switch and gets back one
-# eighth of the sum. Then it sends that eighth to the switch, and gets back all eight eighths. So each link carries 9/8
-# of the tensor in each direction. Headers and the switch's protocol leave about 309 of the 450 GB/s for data: 112.5 MB
-# take 0.36 ms. The rest goes into starting the call, and into filling and draining the switch's buffers. (More in
-# lessons 02 and 03.)
+# 100 MB at 450 GB/s would take 0.22 ms. Why does the all_reduce take twice that? The switch between these GPUs does the
+# adding (NVLink SHARP). Each GPU sends its whole tensor and gets one eighth of the sum. Then it sends that eighth, and
+# gets all eight. So each link carries 9/8 of the tensor in each direction. Headers and the switch's protocol leave
+# about 309 of the 450 GB/s for data: 112.5 MB take 0.36 ms. The rest is for starting the call and filling the switch's
+# buffers.
 #
-# Now the same function on two real processes of this machine. Only one argument changes:
-
-# %% tags=["nbval-ignore-output"]
-here = labkit.run(compute_and_reduce, 100 * 10**6, on=labkit.local(2, device="cpu"))
-print(f"two processes here: {1e3 * max(here.results):.0f} ms, eight H100s: {1e3 * max(on_h100.results):.2f} ms")
-tensor, start = torch.ones(25 * 10**6), time.perf_counter()
-tensor.clone()
-print(f"this process copies 100 MB to itself in {1e3 * (time.perf_counter() - start):.0f} ms")
-
-# %% [markdown]
-# That is far slower, and with only two ranks. There is no link between them: a processor core copies every byte out of
-# one process and into the other, through the operating system, and then adds. The last line shows how long one plain
-# copy takes, including the time to allocate the memory for the copy.
-#
-# Run the cell again: the measured numbers change, the virtual one does not. It follows from a model of the hardware.
+# The number is the same every time: it follows from a model of the hardware. `labkit.local(2, device="cpu")` would
+# measure this machine.
 
 # %% [markdown]
 # ## 4 What a failure looks like
@@ -227,9 +208,10 @@ labkit.reveal("ranks_waiting", sum("waits" in report for report in stuck.reports
 
 # %% [markdown]
 # That is a **deadlock**. Read the report from the top: how many ranks wait; then, for each, the call, your line, and
-# why it cannot go on. Under plain `torchrun` you would see less. If rank 0's process ends, gloo soon says "Connection
-# closed by peer" on the others. If rank 0 goes on with other work, nobody says anything until the group's timeout: 30
-# minutes with gloo, 10 with NCCL.
+# why it cannot go on. The rank with the bug is not among them: rank 0 waits for nobody.
+#
+# Plain `torchrun` tells you less. If rank 0's process ends, gloo soon says "Connection closed by peer" on the others.
+# If rank 0 goes on with other work, nobody says anything until the group's timeout: 30 minutes with gloo, 10 with NCCL.
 
 # %% [markdown] tags=["slide-only"]
 # ## A deadlock has a report
@@ -276,8 +258,7 @@ posted.results
 
 # %% [markdown]
 # Twelve gradients should have made the weight -1.2. Everybody is done, the server "served", and the weight has not
-# moved. What happened to the gradients? A run keeps a record of its messages. Here are three of them, and one of a run
-# that works:
+# moved. A run keeps a record of its messages. Here are three of them, and one of a run that works:
 
 
 # %%
@@ -318,14 +299,14 @@ def never_heard(messages: list[Message]) -> list[int]:
 labkit.check("never_heard", never_heard)
 
 # %% [markdown]
-# Whose messages were lost in the post's run? And why: which line is missing in `PostServer`? Look before you read on.
+# Whose messages were lost in the post's run? Which line is missing in `PostServer`? Look before you read on.
 
 # %% tags=["nbval-ignore-output"]
 print("never heard:", never_heard(posted.timeline.messages()))
 print(posted.timeline.problems[0].text)
 
 # %% [markdown]
-# No message of any worker arrived, because `serve` never ran: the thread was made, and **never started**.
+# No message arrived, because `serve` never ran: the thread was made, and **never started**.
 # `self.thread.start()` is missing. Add it at the end of `__init__`, and the weight is still 0.0: `state` does not wait
 # for the thread. Let `state` begin with `self.thread.join()`, and you get -1.2. One bug is left: the workers never wait
 # for their `isend`. On real processes, a worker may end before its gradient has left, and the server never gets it. (In
@@ -357,44 +338,79 @@ labkit.recorded("who_waits")
 # **Who is waiting, and for whom?** In every step the same rank is late, and the others wait for it. Find that rank, the
 # call in which the others wait (`"all_reduce"`, `"forward and backward"` or `"load batch"`), and the reason why it is
 # late (`"computes for longer"`, `"has a slow link"`, `"loads its data late"` or `"sends more bytes"`). Hover over a bar
-# to see what it is. Is the late rank the one that you guessed at the top?
+# to see what it is.
 
 # %% tags=["find"] exercise="who_waits" title="Who is waiting?" points=6 difficulty=2 importance=4 minutes=4
 labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data late")
 
 # %% [markdown]
-# **What does one late rank cost?** The other seven ranks need 6.1 ms for a step: load, compute, all_reduce. The
-# recorded step takes more than twice as long, because a step lasts as long as its *slowest* rank needs, not as long as
-# an average one. One late rank is enough, so rare delays add up. Suppose that each rank is late in one step of a
-# hundred, at random. With eight ranks, 8 % of all steps are late (1 - 0.99^8). With 64 ranks, 47 % are, and with a
-# thousand ranks nearly all. What costs one GPU less than 2 % of its time costs a thousand GPUs more than half.
+# **So would a faster network help?** Data moves for **less than 3 %** of this run: a network that takes no time at all
+# would save no more. In section 3, 100 MB took less than half a millisecond. Here 96 MB keep seven ranks in all_reduce
+# for more than 8 ms, because they come early and wait there. The late rank's all_reduce takes less than a twentieth of
+# that: it looks best, and it is the one to mend. **A profile shows where time passes, not who causes it.**
+#
+# Now let no rank be worse than another. Normally every rank needs 6.1 ms for a step, as the seven do here: 5.7 ms until
+# it calls all_reduce, and 0.4 ms for the call. But in one step of a hundred, at random, its batch comes 10 ms late.
+# On average that makes 6.2 ms for each rank. **How many ms does a step take with 64 ranks?**
+
+# %% tags=["predict"]
+labkit.predict("step_of_64_ms", 6.5, unit="ms")
+
+
+# %%
+def mean_ms(num_ranks, num_steps=10_000):
+    torch.manual_seed(0)
+    calls = 5.7 + 10 * (torch.rand(num_steps, num_ranks) < 0.01)  # when each rank calls all_reduce
+    ends = calls.amax(1, keepdim=True) + 0.4  # nobody has the sum before the last rank has called
+    return ends.mean().item(), (ends - calls).mean().item()
+
+
+means = {n: mean_ms(n) for n in (1, 8, 64, 1024)}
+table = [f"{n:4} ranks: step {step:4.1f} ms, all_reduce {call:4.1f} ms" for n, (step, call) in means.items()]
+labkit.reveal("step_of_64_ms", means[64][0], table)
+
+# %% [markdown]
+# A step lasts as long as its *slowest* rank needs. With 64 ranks, somebody is late in 47 % of all steps (1 - 0.99^64),
+# and the others wait. With 1024, somebody is late in nearly every step.
+#
+# Now profile any rank you like. Its late batches cost 0.1 ms a step. Its all_reduce takes 5.1 ms instead of 0.4. Every
+# profile says that the network is slow, and the network is fine. What helps is to load ahead: a rank with two batches
+# in stock has work for 12 ms, and does not notice a batch that comes 10 ms late.
 
 # %% [markdown] tags=["slide-only"]
 # ## Who is waiting?
 #
 # **To the room:** open section 6. Which rank is late, and why?
 #
-# <!-- notes: The rank with the longest all_reduce is not the slow one: its bar is long because it waits. Look for the short bar. -->
+# <!-- notes: The rank with the longest all_reduce is not the slow one: its bar is long because it waits. Look for the short bar. Then come back to the first slide: that network would save less than 3 %. -->
+
+# %% [markdown] tags=["slide-only"]
+# ## Nobody is to blame
+#
+# A step takes 6.1 ms. Every rank is 10 ms late in one step of a hundred, at random.
+#
+# **To the room:** how long does a step take with 64 ranks?
+#
+# <!-- notes: 10.9 ms, because somebody is late in 47 % of all steps. Any rank's profile shows a slow all_reduce and a good loader. A profile shows where time passes, not who causes it. -->
 
 # %% [markdown]
 # ## What to remember
 #
 # * One function, N ranks. They differ in `dist.get_rank()` and share nothing.
 # * `dist.all_reduce` adds. You divide.
-# * labkit reports a deadlock: who waits, in which line, for whom.
-# * While all wait for one rank, that rank is not waiting. If it is always the same rank, its row has the least
-#   hatching.
+# * A step takes as long as its slowest rank, and the wait shows in the *others'* all_reduce. Look for the rank that
+#   does not wait. The more ranks, the more often one is late.
 # * Code can be wrong without raising an error. The record of the run shows it.
 #
-# **The next question.** `dist.all_reduce` gave every rank the sum. Somebody had to move those bytes. What if everything
-# goes through rank 0? Lesson 01 shows what one busy device costs, and in lesson 02 you build a better way.
+# **The next question.** Every rank got the sum, so somebody moved those bytes. What if everything goes through rank 0?
+# Lesson 01 shows what one busy device costs. In lesson 02 you build a better way.
 
 # %% [markdown] tags=["slide-only"]
 # ## What to remember
 #
 # * `dist.all_reduce` adds; **you divide**
-# * labkit reports a deadlock: who waits for whom
-# * while all others wait for a rank, **it does not wait itself**
+# * a profile shows where time passes, **not who causes it**
+# * while all others wait for a rank, it does not wait itself
 #
 # Next: what if everything goes through one device?
 

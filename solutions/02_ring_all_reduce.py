@@ -518,9 +518,9 @@ labkit.reveal("ring_speedup", through_root.timeline.makespan_ns / in_a_ring.time
 #
 # $$ \text{bytes sent by each rank} = \frac{2(N-1)}{N}\,B $$
 #
-# That is always less than 2B. No algorithm of point-to-point messages does better (Patarasuk and Yuan, 2009). To add up
-# one element of N ranks takes N-1 messages, and to hand out the sum N-1 more. So all ranks together send 2(N-1) B, and
-# the formula is one N-th of that.
+# That is always less than 2B. No algorithm of point-to-point messages does better (Patarasuk and Yuan, 2009). Each
+# element must be sent at least N-1 times to be added up, and N-1 times more to hand out its sum. So the ranks together
+# send 2(N-1) B. The formula is an equal share.
 #
 # By bytes alone the ring would be 8 times faster here. Rank 0 receives 7 messages of 16 MB and then sends 7: 224 MB,
 # one after another. In the ring each rank sends 28 MB, and receives as much at the same time. But every message also

@@ -332,8 +332,8 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 # `Recv` of b from a takes the n-th `Send` of a to b.
 #
 # Your score is the time until the last rank is done; additions cost nothing. Each cluster earns its own points: half
-# for beating the ring in rank order (`naive`), half for being as fast as BlueConnect (Cho and others, 2019), in our
-# version with rings that avoid slow links.
+# for beating the ring in rank order (`naive`), half for being as fast as our version of BlueConnect (Cho and others,
+# 2019), whose rings avoid slow links.
 
 
 # %% tags=["given"]

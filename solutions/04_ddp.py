@@ -501,7 +501,7 @@ labkit.challenge("bucket_design", bucket_design)
 # again and again, until it holds all layers: 3.94 ms exposed, as with one bucket. Each wait is cheaper than the start
 # that it avoids, but the waits add up: nothing is on the network until backward ends. The best plan leaves 0.78 ms.
 #
-# **[[tied_embedding]].** The output layer of that large GPT uses the embedding's weight: one parameter with two uses, a
+# **[[tied_embedding]].** The output layer of the 498 MB GPT uses the embedding's weight: one parameter with two uses, a
 # **tied** weight. On the slow network the best plan still leaves 26 ms exposed. Which gradient cannot be hidden: `"the
 # first MLP's"`, `"the output layer's"` or `"the embedding's"`?
 

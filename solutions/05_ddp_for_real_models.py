@@ -462,9 +462,9 @@ labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 #   size is the size of the noise, and the noise of a mean shrinks as the number of samples grows. So Adam divides by
 #   less, and the true gradient moves the model further.
 #
-# **[[adam_rate]].** Sixteen ranks instead of one, each with the same batch as before, under AdamW. First think: with
-# the learning rate as it is, how many times as far downhill does one step go as a step of one rank? It should go as far
-# as 16 of those. Then answer: by what factor must you multiply the learning rate?
+# **[[adam_rate]].** Sixteen ranks instead of one, each with the same batch as before, under AdamW. First think: leave
+# the learning rate as it is. How many times as far downhill does a step of sixteen ranks go as a step of one rank? It
+# should go as far as 16 of those. Then answer: by what factor must you multiply the learning rate?
 
 # %% tags=["why"] exercise="adam_rate" title="The rate for sixteen"
 labkit.answer("adam_rate", 4)

@@ -356,7 +356,7 @@ rows = [f"{n:7}{limit:15.3f}{n * limit:16.2f}" for n, limit in limits.items()]
 labkit.reveal("stable_rate", round(limits[8], 3), ["workers   largest rate   times workers", *rows])
 
 # %% [markdown]
-# The limit fell to a tenth of 2. But from eight gradients an asynchronous server takes eight steps of rate r, a
+# The limit fell to a tenth of 2. But with eight gradients an asynchronous server takes eight steps of rate r, a
 # synchronous one takes one. Eight steps go as far as one at rate 8r. So compare 2 with 8r (last column). **For eight
 # workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For this loss and a constant delay of
 # τ, theory says 2 sin(π / (4τ + 2)).)
@@ -500,7 +500,7 @@ labkit.staleness_view(runs)
 # %% [markdown]
 # (`wait` is the share of their time that workers wait.) **How can staleness be far above a bound of 3?** The bound
 # counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes one. While worker
-# A computes, worker B may begin 3 pushes behind and end 4 ahead (that push is applied, not answered): 7 pushes. Seven
+# A computes, B may go from 3 pushes behind to 4 ahead (the fourth is applied, not answered): 7 pushes. Seven
 # workers make 49 versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
 #
 # *Per gradient* the three are close, at this small learning rate. *Per second* they are far apart: **a stale gradient
@@ -550,8 +550,8 @@ for policy in (policies.synchronous, policies.asynchronous, policies.bounded):
 #
 # *20 points, about 18 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Write a policy that reaches the loss sooner. Half of the points are for beating the best of these three ("naive"), half
-# for matching "staleness-aware" (Zhang et al., 2016).
+# Write a policy that reaches the loss sooner. Half of the points are for beating the best of these three ("naive"),
+# half for matching "staleness-aware" (Zhang et al., 2016).
 
 
 # %% tags=["design"] exercise="staleness_policy" points=20 difficulty=3 importance=4 minutes=18 weights=[1, 1, 1, 1] title="A policy for an erratic worker" provides=["staleness_policy"]
@@ -593,8 +593,8 @@ labkit.challenge("staleness_policy", staleness_policy)
 #
 # Take B = 100 MB of weights. Each of N workers pushes B and pulls B. The server's link carries N times B each way. With
 # S servers, each carries N/S times B. In a ring, each link carries 2(N-1)/N times B. Put one server on each worker's
-# machine: (N-1)/N times B for its worker and as much for its server make 2(N-1)/N times B each way, as in the ring. So
-# without spare machines, servers gain nothing for dense weights.
+# machine. Each way, its link carries (N-1)/N times B for the worker and as much for the server: 2(N-1)/N times B, as in
+# the ring. So without spare machines, servers gain nothing for dense weights.
 #
 # Servers win in two cases. A step that touches **few rows** of a large table pushes only those. And with N **spare CPU
 # machines** as servers, each link carries only B each way. If one piece is pulled while the next is pushed, that beats

@@ -149,7 +149,7 @@ labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 # messages between two GPUs in the order in which they were posted, and a send ends when the other side receives. So if
 # two GPUs each post a send to the other and wait for it, neither gets to its receive. Such systems therefore post
 # consecutive sends and receives as one batch (`dist.batch_isend_irecv`), and wait for the whole batch. Whether a
-# schedule finishes or hangs depends on which messages stand together, and between which pieces of work.
+# schedule finishes or hangs depends on which messages make a batch, and where the batches stand between the work.
 #
 # You want to know that before you rent 512 GPUs. Here are work *and* messages:
 
@@ -216,8 +216,8 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
     """Return each stage that can never finish, and the record at which it is stuck; {} if all stages finish.
 
-    When no stage can go on, look at the step where each unfinished stage stands. Return, for that stage, the first
-    record of the step that cannot complete. A stage that waits for a stuck stage is stuck, too.
+    When no stage can go on, look at the step where each unfinished stage stands. Return, for each of these stages, the
+    first record in its step that cannot complete. A stage that waits for a stuck stage is stuck, too.
 
     Args:
         schedules: The schedule of each stage, by its number; no schedule has the same record twice.
@@ -355,8 +355,8 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # * F, I and W take one turn each for a whole stage, and half a turn each for a chunk. B is I and W together.
 # * F of a part needs F of the previous part. I (or B) of a part needs its own F, and I (or B) of the next part. W needs
 #   its own I. Messages take no time.
-# * A stage holds a microbatch from the start of its F to the end of its W (or B). With two chunks, each chunk holds its
-#   microbatches separately, and each of them counts as half.
+# * A stage holds a microbatch from the start of its F to the end of its W (or B). With two chunks, a microbatch
+#   that one chunk holds counts as half, and one that both hold as a whole.
 #
 # So `["F0", "F1", "I0", "F2", "W0"]` takes five turns, if nothing is late, and holds three microbatches from the start
 # of F2 to the end of W0.

@@ -727,8 +727,8 @@ labkit.challenge("compression_plan", compression_plan)
 # %% [markdown]
 # ## Bonus: Deep gradient compression
 #
-# Error feedback delays entries. If momentum is applied after that, it goes on pushing with delayed gradients. Lin and
-# others (2018) reverse the order, momentum first and then top-k:
+# Error feedback delays entries. If momentum is then applied to what arrives, each late entry goes on pushing for
+# many steps. Lin and others (2018) reverse the order, momentum first and then top-k:
 #
 # * **Momentum correction**: each rank keeps SGD's velocity and adds it, not the gradient, to its residual in every
 #   step. The optimizer is then plain SGD. So an entry gathers momentum while it waits. Once an entry is sent, its
@@ -1044,8 +1044,8 @@ def power_hook(state: PowerState, bucket: dist.GradBucket) -> Future[Tensor]:
 #
 # ## Bonus: Every link
 #
-# Between the three link speeds there are others. This figure shows all of them. The cost of compressing is measured at
-# 400 Gbit/s, where ranks hardly wait for bytes: a step's time with the hook, minus the time without. Move the link,
+# Between the three link speeds there are others. This figure shows all of them. The cost of compressing is a step's
+# time with the hook minus its time without, at 400 Gbit/s, where ranks hardly wait for bytes. Move the link,
 # then the size of the gradients and the number of ranks. (It counts in bytes: 1 GB/s is 8 Gbit/s.)
 
 # %% tags=["nbval-ignore-output"]

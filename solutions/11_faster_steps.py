@@ -424,8 +424,8 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #   stretch, all of it is recomputed.
 #
 # While backward is in a stretch, memory holds two things: the whole stretch, and all kept tensors *before* it. The peak
-# is the largest such sum. An empty stretch after a kept last tensor counts, too: its sum is the size of all kept
-# tensors. A plan may keep no tensor at all. For example, here are five tensors, of which 1 and 3 are kept:
+# is the largest such sum. If the last tensor is kept, the stretch after it is empty and counts, too: memory then
+# holds all kept tensors. A plan may keep no tensor at all. For example, here are five tensors, of which 1 and 3 are kept:
 #
 # ```
 # tensor    0    1    2    3    4

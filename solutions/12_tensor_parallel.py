@@ -338,12 +338,12 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
 
     * The loss is the same on every rank, and finite however large logits are.
     * Each rank gets the gradient of its own logits.
-    * With T targets, IGNORED ones included, forward and backward together reduce at most 4 T numbers (3 T are enough).
+    * With M targets, IGNORED ones included, forward and backward together reduce at most 4 M numbers (3 M are enough).
 
     Args:
-        logits: The logits of this rank's words, which are my_part(vocabulary, group), one or more; shape (N, this
+        logits: The logits of this rank's words, which are my_part(vocabulary, group), one or more; shape (M, this
             many).
-        targets: Words of the whole vocabulary. Some may be IGNORED, but not all; the same on every rank, shape (N,).
+        targets: Words of the whole vocabulary. Some may be IGNORED, but not all; the same on every rank, shape (M,).
     """
     # BEGIN SOLUTION parallel_vocabulary
     mine = my_part(vocabulary, group)
@@ -618,8 +618,8 @@ from labkit.plans.matrix_splits import Machine, Matrix, memory_bytes, step_secon
 def split_plan(matrices: list[Matrix], machine: Machine) -> list[str]:
     """Return "columns", "rows" or "whole" for each matrix; memory_bytes of the plan is at most machine.memory_bytes.
 
-    The faster the better: half of the points are for beating columns everywhere, half for the optimum, as Alpa (Zheng and
-    others, 2022) finds it.
+    The faster the better: half of the points are for beating the plan that cuts every matrix by columns, half for the
+    optimum, as Alpa (Zheng and others, 2022) finds it.
     """
     # BEGIN SOLUTION split_plan
     plans: list[list[str]] = [[]]
@@ -724,7 +724,7 @@ def gather_tokens(x: Tensor, group: Group = None) -> Tensor:
 def scatter_tokens(x: Tensor, group: Group = None) -> Tensor:
     """Return this rank's tokens of the sum of all ranks' x: (B, T, D) -> (B, T/N, D).
 
-    In backward, each rank gets the gradients of all tokens, each from the rank that has it.
+    In backward, each rank gets the gradients of all tokens, each token's from the rank that holds the token.
     """
     # BEGIN SOLUTION sequence_parallel
     return _Scatter.apply(x, group)

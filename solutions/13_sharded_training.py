@@ -15,10 +15,11 @@
 #
 # A model of 7 billion parameters is a file of 14 GB. You have eight GPUs of 24 GB, so it fits. You start training,
 # and the first step ends with *out of memory*. Where did the memory go, and why does each of your eight GPUs hold the
-# same things?
+# same things? **How many such GPUs would be enough?**
 #
-# You build the answer, **ZeRO**, in three stages. Stages 1 and 2 are the core of this lesson. Stage 3, which PyTorch
-# calls FSDP, is the bonus. Core and bonus each train the course's GPT: your version and torch's reach the same loss.
+# You build **ZeRO**, in three stages. Stages 1 and 2 are the core of this lesson, and answer the question. Stage 3,
+# which PyTorch calls FSDP, is the bonus, and makes do with your eight. Core and bonus each train the course's GPT: your
+# version and torch's reach the same loss.
 #
 # **Time:** [[minutes]] minutes, and a bonus that takes longer. **You need** lesson 02 (what all-reduce is made of)
 # and autograd hooks, which lesson 04 uses; no GPU.
@@ -29,7 +30,7 @@
 # %% [markdown] tags=["slide-only"]
 # # 13 Sharded training
 #
-# A 14 GB model, eight GPUs of 24 GB, out of memory. Why?
+# A 14 GB model, eight GPUs of 24 GB, out of memory. Why? And how many would be enough?
 #
 # <!-- notes: ZeRO 1 and 2, built one after the other. ZeRO-3, which is FSDP, is the bonus. -->
 
@@ -119,7 +120,7 @@ labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 # | ZeRO-2 | 26.3 GB | 1 |
 # | ZeRO-3 | **14 GB** | 1.5 |
 #
-# <!-- notes: Show the figure. Only ZeRO-3 shrinks with N all the way. -->
+# <!-- notes: Show the figure. Only ZeRO-3 shrinks with N all the way. So with 24 GB each, no number of GPUs is enough for ZeRO-1, ten are for ZeRO-2, and five for ZeRO-3, activations apart. -->
 
 # %% [markdown]
 # ## 2 Flat shards
@@ -265,8 +266,9 @@ class ShardedOptimizer:
         kwargs: Its options.
 
     Attributes:
-        param_groups: One dict for each group. The caller may change a group's "lr" between steps, and nothing else;
-            a step uses the present one. Whether "params" lists the parameters or this rank's shards is your choice.
+        param_groups: One dict for each group. Between steps the caller may change a group's "lr", and nothing else;
+            a step uses the "lr" that it finds. Whether "params" lists the parameters or this rank's shards is your
+            choice.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -418,9 +420,16 @@ labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 # buffer, and gradients leave in buckets.)
 #
 # What you get for this time is memory: a rank's peak falls from 132.9 MB to 105.5 MB with ZeRO-1 and to 48.5 MB with
-# ZeRO-2. Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which
-# saves 38 MB of communication buffers: here DDP's buckets take 19 MB in the first step, and another 19 MB once DDP has
-# rebuilt them for the second.
+# ZeRO-2.
+#
+# With ZeRO-1, Adam's two means shrink from 38.0 MB to 4.7 MB. Why do you save 27.4 MB, and not 33.2? A rank also keeps
+# its shards of parameters and gradients, *beside* the whole ones: 4.7 MB. And the peak moves. DDP's is in AdamW's
+# update, which needs 19.0 MB for square roots. ZeRO-1's is in the gather, whose buffer takes 19.0 MB, and 1.0 MB more
+# while one tensor is copied out of it.
+#
+# Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which saves 38
+# MB of communication buffers: here DDP's buckets take 19 MB in the first step, and another 19 MB once DDP has rebuilt
+# them for the second.
 #
 # ## 6 Which rank holds memory that should be free?
 #
@@ -445,8 +454,8 @@ labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
 
 # %% [markdown]
 # Answer before you go on. Here is a small program with that leak. **Which line fills the memory?** Read it
-# (`four_sharded_layers??`) before you run `labkit.audit`, which compares the peaks of ranks that do the same work and names
-# the line:
+# (`four_sharded_layers??`) before you run `labkit.audit`, which compares the peaks of ranks that do the same work and
+# names the line:
 
 # %%
 from labkit.wrong_runs import four_sharded_layers
@@ -481,24 +490,28 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # %% [markdown]
 # The same loss: sharding changes where numbers lie, not the numbers.
 #
-# ## 8 What stays
+# ## 8 What to remember
 #
 # * Adam in mixed precision takes 16 bytes a parameter, and data parallelism holds each of them N times.
 # * An all-reduce is a reduce-scatter and an all-gather. If the optimizer steps between the two, as in your ZeRO-2, a
 #   step sends what DDP sends. Your ZeRO-1 leaves DDP's whole all-reduce in place and gathers besides, so it sends 1.5
-#   times that. ZeRO-3 sends 1.5 times that, too, because it gathers twice.
+#   times that. ZeRO-3 also sends 1.5 times what DDP sends, because it gathers twice.
 # * Unless you empty its storage, a tensor keeps its memory as long as anything refers to it: autograd, a list, a logged
 #   loss.
 #
-# ZeRO-2 still holds every parameter on every rank. The bonus shards those, too (ZeRO-3). At scale, ZeRO-3 gets slow if
-# gathering a block takes longer than computing the one before, as with small batches or slow links between nodes. And
-# every rank still computes every layer.
+# **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number is: parameters and gradients
+# stay whole, and take 28 GB. With ZeRO-2 a GPU holds 14 GB of parameters and its share of 98 GB. On eight GPUs that is
+# 26.25 GB, still too much. Ten are just enough, and sixteen leave 3.9 GB for activations. ZeRO-3 needs 14 GB on each of
+# your eight. That is the bonus.
+#
+# At scale, ZeRO-3 gets slow if gathering a block takes longer than computing the one before, as with small batches or
+# slow links between nodes. And every rank still computes every layer.
 #
 # **The next question.** You can split the data, the sequence of layers, each single layer, and all that is kept. Your
 # 512 GPUs can do all of this at once. Who decides what goes where?
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## What to remember
 #
 # * 16 bytes a parameter, and **each once**
 # * reduce-scatter, update, all-gather
@@ -570,7 +583,7 @@ class Unit:
         for each in self.trained:
             each.grad = None
 
-    def finish_scatter(self) -> None:  # if the unit is whole: nothing; else waits, and sets each grad
+    def finish_scatter(self) -> None:  # nothing while the unit is whole (no shard fits); else waits, sets each grad
         if self.leaving is not None and not self.is_whole:
             for parameter, gradient in zip(self.trained, self.leaving(), strict=True):
                 parameter.grad = gradient.to(parameter.dtype)
@@ -617,14 +630,14 @@ class Unit:
 class ShardedModule(nn.Module):
     """A module whose parameters are shards, except while their block computes.
 
-    * While block i computes, only block i is whole, and only block i + 1 (in backward, block i - 1) is being gathered.
+    * While block i computes, no other block is whole, and only block i + 1 (in backward, block i - 1) is being gathered.
       Between forward and backward, only the last block may stay whole, because backward starts with it.
     * The gradients of a block leave with one reduce-scatter, which starts as soon as the last of them is complete.
     * Backward does not wait for the reduce-scatter that has just started. It may wait for the one started before that.
 
     Args:
-        module: The same on every rank. Every rank uses each trained parameter, and every block once, in order. Each
-            forward is followed by its backward.
+        module: The same on every rank. Every rank uses each trained parameter, at least once, and runs each block
+            exactly once, in order. Each forward is followed by its backward.
         blocks: The submodules to gather one at a time, in forward order; None means module.children(). Each returns one
             tensor. A parameter in no block, or in several, is whole from the start of forward to the end of backward.
         compute_dtype: The dtype in which parameters are gathered and used; None means their own.

@@ -107,7 +107,7 @@ def coordinates(rank: int, sizes: dict[str, int]) -> dict[str, int]:
 
 
 def ranks_along(rank: int, sizes: dict[str, int], *axes: str) -> list[int]:
-    """Return, ascending, the ranks, this one included, that share its place on every axis that is not in `axes`.
+    """Return, in ascending order, this rank and all that differ from it only in their places along `axes`.
 
     Takes one axis or more: the ranks along ("data", "shard") may differ in either place, or in both.
     """
@@ -739,7 +739,7 @@ def ring_forward(
 
     Each rank sends only to the next rank of the group, and the last rank to the first. No collective of
     torch.distributed is called (batch_isend_irecv is none). In forward and backward together, a rank sends at most
-    (2N - 1) times the bytes of its k, v and places, plus N times those of the gradients of k and v. The number of
+    (2N - 1) times the bytes of its k, v and places, plus N times the bytes of its gradients of k and v. The number of
     messages is up to you. For a fixed T/N, a rank's memory does not grow with N. Autograd is off.
 
     Args:
@@ -866,12 +866,11 @@ labkit.answer("ring_balance", 1.875)
 #
 # What if everybody asks for the same expert? Two answers, both from Switch Transformer (Fedus and others, 2021). Each
 # expert has a **capacity**. It takes the first tokens that ask for it: rank 0's in their order, then rank 1's, and so
-# on. Later tokens skip it: their output is `x`. And a **balance loss** pulls the router towards equal shares:
-# `E * sum(f * P)` over E experts. `f` is the share of tokens that ask for an expert, taken or not, and `P` is its mean
-# probability; both count all tokens of the group.
+# on. Later tokens skip it: their output is `x`. So the tokens that are dropped do not depend on the number of ranks:
+# they are those that one process would drop, with all tokens in the order of the ranks.
 #
-# So the tokens that are dropped do not depend on the number of ranks: they are those that one process would drop, with
-# all tokens in the order of the ranks.
+# And a **balance loss** pulls the router towards equal shares: `E * sum(f * P)` over E experts. `f` is the share of
+# tokens that ask for an expert, taken or not, and `P` is its mean probability; both count all tokens of the group.
 #
 # ### Exercise [[expert_parallel]]
 #

@@ -180,9 +180,9 @@ for tensor in (1, 2, 4, 8):
 # The cell below counts the head's scores and, for each parameter, 2 bytes for itself, 4 for its gradient (in float32)
 # and 12 for AdamW; only the 12 are sharded over replicas. You count the activations. For each microbatch in flight, a
 # layer keeps 34 bytes for each element of its input (tokens x width). With `recompute` it keeps only the input, 2
-# bytes. Backward then recomputes one layer of one microbatch at a time. So beside the 2 bytes of every layer and every
-# microbatch in flight, a stage holds 34 bytes once, for the layer that is being recomputed. Tensor ranks split all
-# activations evenly (sequence parallelism).
+# bytes. Backward then recomputes one layer of one microbatch at a time. So for each element of its input, a stage holds
+# 2 bytes for every layer and every microbatch in flight, and 34 bytes once, for the layer that is being recomputed.
+# Tensor ranks split all activations evenly (sequence parallelism).
 #
 # Under 1F1B, how many microbatches are in flight on stage s of p?
 #
@@ -478,7 +478,7 @@ for mine, took, plan in sorted(zip(predicted, measured, plans, strict=True), key
 # ## 9 What stays
 #
 # * Check parts, not totals: two errors cancel in a total.
-# * Time each piece at the size it has in the plan: with more tensor ranks, all-reduces and launches do not shrink, and
+# * Time each piece at the size it has in the plan. With more tensor ranks, all-reduces and launches do not shrink, and
 #   the bytes that a product reads and writes shrink less than its operations.
 # * The slowest stage sets the pace, and the last one has the head.
 # * Rank with a model, decide with a measurement: run the first few plans.

@@ -304,7 +304,7 @@ def load_together(folder: Path) -> tuple[int, dict] | None:
 labkit.check("together", save_together, load_together)
 
 # %% [markdown]
-# Why must no rank run ahead? Its next save would delete an older step, perhaps the newest that all ranks have.
+# Why may no rank start its next save early? It would delete an older step, perhaps the newest that all ranks have.
 #
 # Below is a training run made of your parts. `labkit.crash_points` finds every moment at which a crash would leave the
 # disk in a new state. There it crashes the run, by a kill or a power cut, restarts it as torchrun would, and compares
@@ -442,9 +442,9 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 # other is to copy the state into a **neighbour's memory**. Saving and loading are fast, but the copy is gone when a
 # failure takes both nodes.
 #
-# **[[storage_interval]].** You copy into a neighbour's memory every minute. 8 of 100 interruptions take a node together
-# with its neighbour. A save to the storage still stops training for 60 s. At Llama 3's failure rate (section 6), how
-# many minutes of training should pass between two saves to the storage now?
+# **[[storage_interval]].** You copy into a neighbour's memory every minute. In 8 of 100 interruptions a node and its
+# neighbour fail together. A save to the storage still stops training for 60 s. At Llama 3's failure rate (section 6),
+# how many minutes of training should pass between two saves to the storage now?
 
 # %% tags=["why"] exercise="storage_interval" minutes=5 title="Two kinds of saves" bonus=true
 labkit.answer("storage_interval", 68)

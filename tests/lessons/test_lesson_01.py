@@ -95,6 +95,24 @@ def test_what_the_text_adds_up_is_what_ports_carry(lesson: Lesson) -> None:
     assert f"outputs and their gradients ({(moved - models) / 1e9:.2f} GB)" in text
     assert f"7/4 of the {gradients / 1e6:.0f} MB" in text
     assert f"{1e3 * 7 / 4 * gradients / rate:.1f} ms instead of {moving_ms}" in text
+    assert f"Each further device costs at least {1e3 * 2 * gradients / rate:.0f} ms: its model goes out" in text
+    saved = [f"{100.6 / n - 100.6 / (n + 1):.0f}" for n in (1, 2, 3)]
+    assert f"second device saves {saved[0]} ms of computing, the third {saved[1]}, the fourth only {saved[2]}." in text
+
+
+@pytest.mark.in_turn
+def test_three_devices_are_faster_than_one_two_four_or_eight_as_the_opening_says(lesson: Lesson) -> None:
+    step = runpy.run_path(str(SOURCE.parent / "hidden" / "data_parallel" / "hot_spot" / "record.py"))["step"]
+    took = {8: labkit.recorded("hot_spot").makespan_ns / 1e6}
+    for n in (1, 2, 3, 4):
+        world = labkit.virtual(n, gpu="a100", link="pcie4")
+        timeline = labkit.run(step, 0, 8192, on=world, echo=False).timeline
+        assert timeline is not None
+        took[n] = timeline.select(timeline.name != "uniform_").makespan_ns / 1e6
+    assert min(took, key=took.__getitem__) == 3
+    text = " ".join(cell.source for cell in lesson.cells if cell.kind == "markdown").replace("\n", " ")
+    assert f"three of them take {took[3]:.0f} ms, and eight take {took[8]:.0f} ms" in text
+    assert took[1] == pytest.approx(100.6, rel=0.005) and "One A100 takes 101 ms for a training step" in text
 
 
 @pytest.mark.parametrize("num_devices", [1, 3, 4])

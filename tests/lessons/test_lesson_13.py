@@ -18,6 +18,7 @@ import labkit
 from labkit.models import GPT, Addition, loss_of, train_on_ranks
 from labkit.timeline.memory import memory_curve, memory_peaks, peak_memory_bytes
 from labkit.timeline.metrics import busbw_factor, collective_timings, lane_times
+from labkit.widgets.sharding_player import state_bytes
 from tests.benchmarks.sharded import KINDS
 from tests.benchmarks.sharded import step as trained_as
 from tests.checks.lesson_cells import lesson as source_of
@@ -74,10 +75,11 @@ def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
 
 @pytest.mark.long
 def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[str, Any]) -> None:
-    world, parts, held = labkit.virtual(8, gpu="h100", link="pcie5"), [], []
+    world, parts, peaks, held = labkit.virtual(8, gpu="h100", link="pcie5"), [], [], []
     for stage in range(3):
         timeline = labkit.run(answers["two_steps"], stage, on=world, echo=False).timeline
-        held.append(memory_peaks(timeline)[0].by_category)
+        peaks.append(memory_peaks(timeline)[0])
+        held.append(peaks[-1].by_category)
         lanes = lane_times(timeline)
         parts.append((lanes.compute_ns[0] / 1e6, (lanes.either_ns[0] - lanes.compute_ns[0]) / 1e6))
     (ddp, sent), (one, sent_by_one), (two, sent_by_two) = parts
@@ -93,6 +95,18 @@ def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[s
     assert f"saves {buffers:.0f} MB of communication buffers: here DDP's buckets take" in said
     once = buffers / 2  # the buckets of the first step, and those that DDP makes for the second
     assert f"take {once:.0f} MB in the first step, and another {once:.0f} MB once DDP has rebuilt them" in said
+    assert [peak.operator for peak in peaks[:2]] == ["_foreach_sqrt", "clone"]  # in the update, and in the gather
+    state, other, beside = (
+        [each[kind] / 1e6 for each in held[:2]] for kind in ("optimizer state", "other", "communication")
+    )
+    whole = held[0]["parameters"] / 1e6
+    assert f"Adam's two means shrink from {state[0]:.1f} MB to {state[1]:.1f} MB" in said
+    assert f"save {(peaks[0].bytes - peaks[1].bytes) / 1e6:.1f} MB, and not {state[0] - state[1]:.1f}?" in said
+    shards = sum(held[1][kind] - held[0][kind] for kind in ("parameters", "gradients")) / 1e6
+    assert f"*beside* the whole ones: {shards:.1f} MB" in said
+    assert f"needs {other[0]:.1f} MB for square roots" in said and other[0] == whole == held[0]["gradients"] / 1e6
+    gathered = beside[1] - beside[0]
+    assert f"whose buffer takes {gathered:.1f} MB, and {other[1]:.1f} MB more while one tensor is copied out" in said
 
 
 def test_the_peaks_that_the_text_says_are_what_the_cell_printed() -> None:
@@ -101,6 +115,20 @@ def test_the_peaks_that_the_text_says_are_what_the_cell_printed() -> None:
     said = " ".join(cell.source.replace("\n", " ") for cell in source_of("13").cells if cell.kind == "markdown")
     falls = f"falls from {peaks['DDP']} MB to {peaks['ZeRO-1']} MB with ZeRO-1 and to {peaks['ZeRO-2']} MB with ZeRO-2"
     assert falls in said
+
+
+def test_how_many_gpus_are_enough_for_the_model_that_opens_it_is_as_its_end_says() -> None:
+    said = " ".join(cell.source.replace("\n", " ") for cell in source_of("13").cells if cell.kind == "markdown")
+
+    def gigabytes(ranks: int, stage: int) -> float:
+        return sum(state_bytes(7e9, ranks, stage)) / 1e9
+
+    least = [next((n for n in range(1, 10_001) if gigabytes(n, stage) <= 24), None) for stage in (1, 2, 3)]
+    assert least == [None, 10, 5]
+    assert f"stay whole, and take {4 * 7} GB. With ZeRO-2 a GPU holds {2 * 7} GB of parameters" in said
+    assert f"its share of {14 * 7} GB. On eight GPUs that is {gigabytes(8, 2):.2f} GB" in said
+    assert f"sixteen leave {24 - gigabytes(16, 2):.1f} GB for activations" in said
+    assert f"ZeRO-3 needs {gigabytes(8, 3):.0f} GB on each of your eight" in said
 
 
 class Block(nn.Module):
