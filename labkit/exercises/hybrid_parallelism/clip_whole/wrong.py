@@ -100,7 +100,8 @@ WRONG.right(
     total = torch.zeros(1, dtype=torch.float64)
     for weight, shard in zip(weights, shards):
         first = [axis for axis in ("data", "tensor", "pipeline") if mesh.place[axis] == 0]
-        if "data" in first and ("tensor" in first or weight.tensor == "cut") and ("pipeline" in first or not weight.tied):
+        mine = ("tensor" in first or weight.tensor == "cut") and ("pipeline" in first or not weight.tied)
+        if "data" in first and mine:
             total += shard.norm() ** 2
     dist.all_reduce(total)
     norm = total[0].sqrt()

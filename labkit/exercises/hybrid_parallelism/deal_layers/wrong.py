@@ -94,19 +94,12 @@ WRONG.wrong(
 """,
     ),
 )  # fmt: skip
-dealt(
+WRONG.wrong(
     "leaves a stage without layers", "layers lost",
-    """
-    room = [len(row) for row in seconds]
-    layers = [0] * len(seconds)
-    for stage in sorted(range(len(seconds)), key=lambda each: seconds[each][0]):
-        layers[stage] = min(room[stage], num_layers - sum(layers))
-    return layers
-""",
+    EACH_LIMIT.replace("enumerate(seconds[stage][:left], 1)", "enumerate([0.0, *seconds[stage][:left]])"),
 )  # fmt: skip
 WRONG.wrong(
-    "as if each layer took as long as the first",
-    "times taken for even",
+    "as if each layer took as long as the first", "times taken for even",
     """
 def deal_layers(seconds, num_layers, num_microbatches):
     even = [[row[0] * n for n in range(1, len(row) + 1)] for row in seconds]
@@ -115,11 +108,4 @@ def deal_layers(seconds, num_layers, num_microbatches):
 
 """
     + EACH_LIMIT.replace("def deal_layers", "def best_of").lstrip(),
-)
-WRONG.wrong(
-    "forgets the bubble",
-    "the slowest stage alone",
-    EACH_LIMIT.replace(
-        "each[0][0] + (num_microbatches - 1) * each[1]", "(each[1], -each[0][0]) if each[0][1] else (float('inf'), 0)"
-    ),
-)
+)  # fmt: skip

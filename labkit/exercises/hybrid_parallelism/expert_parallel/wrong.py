@@ -177,18 +177,16 @@ def expert_layer(x, router, experts, capacity, group=None):
 """,
 )  # fmt: skip
 changed("the output alone", "nothing returned", ("    return out, balance\n", "    return out\n"))
-changed("as many tokens on each rank", "equal ranks assumed", (" / counts.sum() ** 2", " / (len(x) * size) ** 2"))
+changed("as many tokens on each rank", "mean of means", (" / counts.sum() ** 2", " / (len(x) * size) ** 2"))
 changed(
     "leaves where there are no tokens", "a rank stays away",
     ("    chances = (x @ router)", "    if not len(x):\n        return x, torch.zeros(())\n    chances = (x @ router)"),
 )  # fmt: skip
 changed(
-    "the router of each rank weighs alone", "gate of another token",
-    ("gate[rows, None] * back", "gate[: len(rows), None] * back"),
+    "probabilities of those that ask", "P of those that ask",
+    ("told = torch.cat([asks.sum(0).to(x.dtype), chances.sum(0)])",
+     "told = torch.cat([asks.sum(0).to(x.dtype), (chances * asks).sum(0)])"),
 )  # fmt: skip
-changed(
-    "two chosen", "not the largest probability", ("gate, chosen = chances.max(-1)", "gate, chosen = chances.min(-1)")
-)
 changed(
     "the balance on one rank", "balance on one rank",
     ("    return out, balance\n", "    return out, balance if place == 0 else torch.zeros(())\n"),

@@ -101,7 +101,8 @@ changed(
 )  # fmt: skip
 changed(
     "a short last microbatch", "does not divide",
-    (REFUSE, "    if batch % replicas:\n"), (RUNS, RUNS.replace("at + microbatch)) for", "min(at + microbatch, first + share))) for")),
+    (REFUSE, "    if batch % replicas:\n"),
+    (RUNS, RUNS.replace("at + microbatch)) for", "min(at + microbatch, first + share))) for")),
 )  # fmt: skip
 changed(
     "stages draw alike",
