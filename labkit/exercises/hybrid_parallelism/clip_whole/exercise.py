@@ -14,7 +14,7 @@ from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import NOTHING
-from labkit.checks.values import listed, number, tensor
+from labkit.checks.values import listed, number, tensor, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.hybrid_parallelism.clip_whole.driver import drive
 from labkit.exercises.hybrid_parallelism.meshes import Sizes, along, of_rank, places, sizes_of
@@ -177,7 +177,7 @@ def _some_scaled(case: Case, got: Got, wire: Wire) -> bool:
         return False
     known = []
     for rank, came in enumerate(got):
-        for mine, right, given in zip(came["shards"], clipped(case, rank), _as_given(case, rank), strict=True):
+        for mine, right, given in zip(tensors(came, "shards"), clipped(case, rank), _as_given(case, rank), strict=True):
             known.append((same_shards([mine], [right]), same_shards([mine], [given])))
     return all(map(any, known)) and not all(each[0] for each in known) and not all(each[1] for each in known)
 

@@ -117,7 +117,7 @@ def _list_cut(case: Case, rank: int) -> list[Tensor]:
     gradients = [tensors(inputs, "gradients") for inputs in case.inputs]
     tables = [rows(mean(each), case.world_size) for each in zip(*gradients, strict=True)]
     mine = rows(torch.cat([each.reshape(-1) for each in tables]), case.world_size)[rank]
-    return list(mine.split([each.shape[1] for each in tables]))
+    return list(torch.split(mine, [each.shape[1] for each in tables]))
 
 
 def _shards_right(case: Case, got: Got) -> bool:
