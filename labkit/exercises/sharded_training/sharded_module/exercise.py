@@ -163,7 +163,7 @@ def _returns_nothing(case: Case, got: Got, wire: Wire) -> bool:
 def _grads_missing(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether in step 0 what is wrong has not moved at all, or a late shard met a whole gradient in step 1."""
     if isinstance(got, Failure):
-        return "must match the size of tensor" in got.message and "_engine_run_backward" in got.detail
+        return "must match the size of tensor" in got.message and "run_backward(" in got.detail
     before, right = begun(case), alone(case)[0]
     came = first_steps(got)
     wrong = [wrong_names(each, right) for each in came]
