@@ -175,7 +175,8 @@ EXERCISE = declared(
         Result("along", "{ranks}: ranks_along is wrong. On rank {rank} it returned, call after call, {got}."),
         _no_groups,
         Result("members", "{ranks}: group_along returns a group of other ranks. On rank {rank} came {got}."),
-        Result("sums", "{ranks}: a sum in the group is wrong on rank {rank}.", same=_sums_near),
+        Result("sums", "{ranks}: a group of the right ranks, and a sum in it is wrong on rank {rank}: ranks that make "
+               "their groups in different orders mix them up.", "only its own group", _sums_near),
     ),
     mistakes=(
         Mistake("the other axes",
