@@ -291,9 +291,10 @@ class ShardedOptimizer:
         # END SOLUTION
 
     def step(self) -> None:
-        """Do on all ranks together what optimizer_cls would do; gradients are equal on all ranks.
+        """Do on all ranks together what optimizer_cls would do.
 
-        Afterwards every rank has all new parameters. A parameter whose grad is None is not updated.
+        Gradients are equal on all ranks, and none of them travels. Afterwards every rank has all new parameters. A
+        parameter whose grad is None is not updated.
         """
         # BEGIN SOLUTION sharded_optimizer
         self.take_gradients()
@@ -882,9 +883,9 @@ labkit.challenge("memory_plan", memory_plan)
 def clip_by_global_norm(gradients: list[Tensor], max_norm: float, group: Any = None) -> Tensor:
     """Scale this rank's gradients in place, so that the norm of the whole gradient is at most max_norm.
 
-    Returns the norm of the whole gradient before clipping. The norm and its square are finite in float32. If the norm
-    is below max_norm, all gradients stay unchanged. (torch divides by the norm plus 1e-6, so that it never divides by
-    0. You may do the same.)
+    Returns the norm of the whole gradient before clipping, computed in float32, in which its square is finite. If the
+    norm is at most max_norm, all gradients stay unchanged. (torch divides by the norm plus 1e-6, and so never by zero.
+    You may do the same.)
 
     Args:
         gradients: This rank's shards, float32, bfloat16 or float16; a rank may have none.

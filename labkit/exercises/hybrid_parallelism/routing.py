@@ -167,7 +167,8 @@ def balance(
         case: What was given.
         rank: Whose.
         over: Whose tokens: "group", "rank" or "world".
-        chances: Where P differs: "rank" for this rank's tokens alone, "means" for the average of the ranks' means.
+        chances: Where P differs: "rank" for this rank's tokens alone, "means" for the average of the ranks' means,
+            "asked" where an expert's is of the tokens that ask for it alone.
         count: Which tokens have a share, as in `taken`.
         means: Whether each rank's means are averaged, however many tokens it has.
         times: Whether it is multiplied by the number of experts.
@@ -184,7 +185,10 @@ def balance(
         mean = torch.stack([each.mean(0) for each in chance]).mean(0)
     else:
         share, mean = asked.sum(0) / sum(map(len, chance)), torch.cat(chance).mean(0)
-    if chances:
+    if chances == "asked":
+        mean = torch.cat(chance)
+        mean = (mean * (mean == mean.amax(1, keepdim=True))).mean(0)
+    elif chances:
         those = chance if chances == "means" else [probabilities(case, rank)]
         mean = torch.stack([each.mean(0) for each in those]).mean(0)
     return float((share * mean).sum()) * (num_experts if times else 1)

@@ -52,7 +52,8 @@ def layer_seconds(
             stage count, "replicas" where these sum the activation, "one product" where all four are timed as one,
             "at once" where a whole product is timed and then divided, "sequence" where one sequence's activation
             travels, "one byte" where a number of it takes one, "q alone" where the first product has h columns,
-            "largest" where the longest of the four products counts alone.
+            "largest" where the longest of the four products counts alone, "hidden" where what the third product makes
+            travels, four times the activation.
     """
     rows, h = (plan.microbatch if microbatch else 1) * (1 if other == "no tokens" else job.num_tokens), job.width
     t = plan.tensor if cut and other != "at once" else 1
@@ -76,7 +77,7 @@ def layer_seconds(
     times = [product_seconds(job, rows, *piece) for piece in pieces]
     products = max(times) if other == "largest" else sum(times)
     products /= plan.tensor if other == "at once" else 1
-    smaller = {"piece": plan.tensor, "sequence": plan.microbatch, "one byte": 2}.get(other, 1)
+    smaller = {"piece": plan.tensor, "sequence": plan.microbatch, "one byte": 2, "hidden": 0.25}.get(other, 1)
     reduce = halves * scatter_seconds(
         job,
         plan,
@@ -103,7 +104,7 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
         job: What is trained.
         plan: How it is split.
         in_flight: "one", "stages", "all", "unlimited", "warmup", "reversed" or "one more" in place of what is right,
-            "added" where it is added to the layers.
+            "added" where it is added to the layers, "replicas" where those of all replicas are counted.
         without: "whole" (the layer that is computed again), "cut" (activations), "again" (recomputation), "microbatch"
             (one sequence), "tokens", "width", "layers" (one), "split" (all layers), "input" (of the layer that is
             computed again) or "cut again" (this layer is not cut).
@@ -123,7 +124,8 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
         flying = {
             "one": 1, "stages": min(p, count), "all": count, "unlimited": p - stage,
             "one more": min(p - stage + 1, count), "warmup": min(p - stage - 1, count),
-            "reversed": min(stage + 1, count), "added": min(p - stage, count) + held_layers,
+            "reversed": min(stage + 1, count), "replicas": min(p - stage, count * plan.data),
+            "added": min(p - stage, count) + held_layers,
         }  # fmt: skip
         num = flying.get(in_flight, min(p - stage, count))
         times = {"layers": layers, "microbatches": num}.get(on_top, 1)

@@ -228,6 +228,20 @@ def scaled(tensor: Tensor, number: float) -> Tensor:
     return (tensor.double() * factors).to(tensor.dtype)
 
 
+def goes_back(loss: Tensor) -> bool:
+    """Return whether autograd still goes back through a loss: it refuses where it has seen what it kept change."""
+    try:
+        torch.autograd.backward(loss)
+    except RuntimeError:
+        return False
+    return True
+
+
+def squares_of(tensors: list[Tensor]) -> Tensor:
+    """Return a loss for which autograd keeps these tensors, which become parameters."""
+    return torch.stack([each.requires_grad_().square().sum() for each in tensors]).sum()
+
+
 def values_of(model: nn.Module) -> dict[str, Value]:
     """Return a copy of each parameter by name."""
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}

@@ -72,6 +72,17 @@ SHARES_MEMORY = Mistake(
 )
 
 
+SEEN = Mistake(
+    "autograd sees it",
+    "For autograd these are parameters, and writing into them is an error in training. Write into tensor.data.",
+    says=("leaf Variable",),
+)
+WIDER = Mistake(
+    "wider than the tensors",
+    "You send more bytes than the tensors have. Shards travel in the dtype of the tensors.",
+)
+
+
 def put_elsewhere(filled: Callable[[Case, int], list[Tensor]]) -> Seen:
     """Return the mark that a rank's tensors hold the numbers that were gathered, and not where they belong."""
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.declared import Result, Way
-from labkit.checks.finding import Finding
+from labkit.checks.finding import Find, Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.tensor_values import close
@@ -75,6 +75,7 @@ def training_case(
 def alone(
     case: Case, *, groups: bool | None = None, slower: bool | None = None, zeros: bool = False, ranks: int = 0,
     plain: bool = False, forgets: bool = False, unsharded: int | None = None, parameters: bool = False,
+    one_rate: bool = False,
 ) -> list[dict[str, Tensor]]:  # fmt: skip
     """Return the parameters after each step of one process that has all ranks' samples.
 
@@ -87,6 +88,7 @@ def alone(
         plain: The optimizer gets no options beside the groups' own.
         forgets: It has no state when a step begins.
         parameters: What travels is parameters in place of their gradients.
+        one_rate: All groups take the learning rate of the first.
         unsharded: The rank whose gradients it takes whole, where they are right in a shard alone.
     """
     inputs = case.inputs[0]
@@ -111,6 +113,8 @@ def alone(
                 parameter.grad = torch.zeros_like(parameter)
         if forgets:
             optimizer.state = {}
+        for group in optimizer.param_groups if one_rate else ():
+            group["lr"] = optimizer.param_groups[0]["lr"]
         optimizer.step()
         found.append({name: each.detach().clone() for name, each in model.named_parameters()})
     return found
@@ -220,15 +224,24 @@ def own_gradients(case: Case, got: Got, wire: Wire) -> bool:
     return any(not wrong_names(came, found) for came in first_steps(got))
 
 
-EVERYTHING = "everything on every rank"
+EVERYTHING, UNEQUAL = "everything on every rank", "more than a share"
 
 
-def keeps_its_share(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield which rank's optimizer keeps more than a share of the state."""
-    sizes = num_trained(case)
-    share = 2 * (sum(-(-each // case.world_size) for each in sizes) + max(sizes) // 2)
-    for rank, values in enumerate(got):
-        kept = integer(values, "kept")
-        if kept > share:
-            text = f"The values are right, but rank {rank}'s optimizer keeps {kept} elements; all ranks' together need "
-            yield Finding(EVERYTHING, f"{text}{2 * sum(sizes)}.", f"at most {share}", str(kept), rank)
+def keeps_its_share(unequal: str = EVERYTHING) -> Find:
+    """Return the rule that no rank's optimizer keeps more than a share of the state.
+
+    Args:
+        unequal: The mistake where a rank keeps more, and not all.
+    """
+
+    def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+        sizes = num_trained(case)
+        share = 2 * (sum(-(-each // case.world_size) for each in sizes) + max(sizes) // 2)
+        for rank, values in enumerate(got):
+            kept = integer(values, "kept")
+            if kept > share:
+                text = f"The values are right, but rank {rank}'s optimizer keeps {kept} elements; all ranks' together "
+                name = EVERYTHING if kept >= 2 * sum(sizes) else unequal
+                yield Finding(name, f"{text}need {2 * sum(sizes)}.", f"at most {share}", str(kept), rank)
+
+    return find

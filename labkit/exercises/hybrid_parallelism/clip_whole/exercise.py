@@ -10,11 +10,12 @@ from typing import Any
 from torch import Tensor
 
 from labkit.checks.blame import HANGS
-from labkit.checks.case import Case, Values
+from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import NOTHING
-from labkit.checks.values import listed, number, tensor
+from labkit.checks.values import listed, number, tensor, tensors
+from labkit.checks.wire import Wire
 from labkit.exercises.hybrid_parallelism.clip_whole.driver import drive
 from labkit.exercises.hybrid_parallelism.meshes import Sizes, along, of_rank, places, sizes_of
 from labkit.exercises.hybrid_parallelism.stages import (
@@ -162,6 +163,25 @@ def _as_given(case: Case, rank: int) -> list[Tensor]:
     return [tensor(each, "shard") for each in listed(case.inputs[rank], "weights")]
 
 
+def _some_know(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the norm is right on some ranks, and 0 or nothing on all others."""
+    if isinstance(got, Failure):
+        return False
+    right = [_close(number(came, "norm"), norm(case, rank)) for rank, came in enumerate(got)]
+    return any(right) and all(ok or not number(came, "norm") for ok, came in zip(right, got, strict=True))
+
+
+def _some_scaled(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether each shard is right or as it was given, and not all of them the one or the other."""
+    if isinstance(got, Failure):
+        return False
+    known = []
+    for rank, came in enumerate(got):
+        for mine, right, given in zip(tensors(came, "shards"), clipped(case, rank), _as_given(case, rank), strict=True):
+            known.append((same_shards([mine], [right]), same_shards([mine], [given])))
+    return all(map(any, known)) and not all(each[0] for each in known) and not all(each[1] for each in known)
+
+
 EXERCISE = declared(
     id="clip_whole",
     functions=("clip_whole",),
@@ -231,6 +251,12 @@ EXERCISE = declared(
                 "The shards are as they were given. Scale them by max_norm over the norm, in place: "
                 "shard.mul_(factor).",
                 {"shards": _as_given}),
+        Mistake("only some scaled",
+                "Some shards are scaled and others are as they were given. What a rank counts in the norm and what it "
+                "scales differ: every rank scales all of its shards.", seen=_some_scaled),
+        Mistake("a norm on one rank",
+                "One rank returns the norm, others do not: after the all-reduces each has it. Return it on every rank.",
+                seen=_some_know),
         Mistake("a rank stays away", "Every rank of a group calls its all-reduce, also one that has nothing to count.",
                 says=HANGS),
         Mistake(NOTHING, "Return the norm, a tensor or a number."),

@@ -82,3 +82,31 @@ WRONG.changed(
     "over all ranks", "summed over everybody", ("all_reduce(squares, group=mesh.groups[axis])", "all_reduce(squares)")
 )
 WRONG.changed("tied everywhere, the rest once", "only tied ones", ("not weight.tied or", "weight.tied or"))
+changed(
+    "scales what it counted", "only some scaled",
+    (SCALE, '        if shard.numel() and mesh.place["pipeline"] == 0 and mesh.place["tensor"] == 0:\n    ' + SCALE),
+)  # fmt: skip
+changed(
+    "a norm on rank 0 alone", "a norm on one rank",
+    ("    return norm\n", "    return norm if dist.get_rank() == 0 else torch.zeros(())\n"),
+)  # fmt: skip
+changed(
+    "each stage by its own norm", "not over pipeline",
+    (AXES, 'for axis in ("shard", "tensor"):'),
+)  # fmt: skip
+WRONG.right(
+    "the first replica counts, and everybody adds up",
+    """def clip_whole(weights, shards, mesh, max_norm):
+    total = torch.zeros(1, dtype=torch.float64)
+    for weight, shard in zip(weights, shards):
+        first = [axis for axis in ("data", "tensor", "pipeline") if mesh.place[axis] == 0]
+        mine = ("tensor" in first or weight.tensor == "cut") and ("pipeline" in first or not weight.tied)
+        if "data" in first and mine:
+            total += shard.norm() ** 2
+    dist.all_reduce(total)
+    norm = total[0].sqrt()
+    for shard in shards:
+        shard *= min(1.0, max_norm / max(norm.item(), 1e-12))
+    return norm
+""",
+)

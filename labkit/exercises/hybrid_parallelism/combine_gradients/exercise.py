@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Values
@@ -66,6 +67,12 @@ def _padded_in_front(case: Case, rank: int) -> list[Tensor]:
     count, whole = sizes.get("shard", 1), combined(case, rank, cut=False)
     flat = [torch.cat([each.new_zeros(-each.numel() % count), each.reshape(-1)]) for each in whole]
     return [each.view(count, -1)[place.get("shard", 0)].clone() for each in flat]
+
+
+def _strided(case: Case, rank: int) -> list[Tensor]:
+    sizes, place = of_rank(case, rank)
+    count, whole = sizes.get("shard", 1), combined(case, rank, cut=False)
+    return [functional.pad(each.reshape(-1), (0, -each.numel() % count))[place["shard"] :: count] for each in whole]
 
 
 def _other_place(case: Case, rank: int) -> list[Tensor]:
@@ -202,8 +209,9 @@ EXERCISE = declared(
                 "The weight is upside down: num_targets over everybody's, which is at most 1.",
                 _as(share=EQUAL_SHARES["upside down"])),
         Mistake("all but tokens",
-                "You sum over \"tensor\" all but the weights of kind \"tokens\": it must be those, and no other.",
-                _as(also_tensor=[CUT, WHOLE], not_tokens=True)),
+                "Over \"tensor\" you sum other weights than those of kind \"tokens\": it must be those, and no other.",
+                {"shards": tuple(partial(combined, also_tensor=each, not_tokens=True)
+                                 for each in ([CUT, WHOLE], [CUT], [WHOLE]))}),
         Mistake("added, not multiplied",
                 "The weight is added to each gradient, or taken from it: multiply the gradient by it.",
                 {"shards": (_not_multiplied(1.0), _not_multiplied(-1.0))}),
@@ -229,6 +237,9 @@ EXERCISE = declared(
         Mistake("another's shard",
                 "These are the shards of another rank along \"shard\": this rank's is number mesh.place[\"shard\"].",
                 {"shards": _other_place}),
+        Mistake("every so-manieth element",
+                "A shard is a run of consecutive elements: the flat gradient is split into pieces, not dealt out.",
+                {"shards": _strided}),
         Mistake("padded in front", "The zeros go after the gradient's end, in the last shard: pad(flat, (0, missing)).",
                 {"shards": _padded_in_front}),
         Mistake("not cut", "Return shards: flat, padded with zeros, the run number mesh.place[\"shard\"] of as many as "

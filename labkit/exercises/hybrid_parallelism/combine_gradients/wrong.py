@@ -68,3 +68,49 @@ changed("adds the weight", "added, not multiplied", ("grad * (num_targets", "gra
 changed("takes the weight off", "added, not multiplied", ("grad * (num_targets", "grad - (num_targets"))
 changed("sums at both ends", "all ends summed", (TIED, TIED.replace("weight.tied and ", "")))
 WRONG.changed("takes the weights", "parameters for gradients", ("weight.parameter.grad *", "weight.parameter.data *"))
+changed("sums pieces", "all but tokens", ('weight.tensor == "tokens"', 'weight.tensor == "cut"'))
+changed("sums copies, and no tokens", "all but tokens", ('weight.tensor == "tokens"', 'weight.tensor == "whole"'))
+changed(
+    "counts targets along tensor, too", "averaged twice",
+    ('for axis in ("data", "shard"):', 'for axis in ("data", "shard", "tensor"):'),
+)  # fmt: skip
+changed(
+    "counts targets of all ranks", "averaged twice",
+    ('    for axis in ("data", "shard"):\n        dist.all_reduce(everybody, group=mesh.groups[axis])\n',
+     "    dist.all_reduce(everybody)\n"),
+)  # fmt: skip
+changed(
+    "pieces of unequal size", "shape lost",
+    ('rows[mesh.place["shard"]].clone()', 'gradient.flatten().tensor_split(count)[mesh.place["shard"]].clone()'),
+)  # fmt: skip
+changed(
+    "the shard of its rank", "another's shard",
+    ('rows[mesh.place["shard"]]', "rows[dist.get_rank() % count]"),
+)  # fmt: skip
+changed(
+    "strided pieces", "every so-manieth element",
+    ('rows[mesh.place["shard"]].clone()', 'rows.flatten()[mesh.place["shard"] :: count].clone()'),
+)  # fmt: skip
+changed("shares of a shard alone", "one axis of replicas", (REPLICAS, '[mesh.groups["shard"]]'))
+WRONG.right(
+    "in the gradients themselves, replicas last",
+    """def combine_gradients(weights, mesh, num_targets):
+    everybody = torch.tensor([num_targets])
+    dist.all_reduce(everybody, group=mesh.groups["shard"])
+    dist.all_reduce(everybody, group=mesh.groups["data"])
+    found = []
+    for weight in weights:
+        gradient = weight.parameter.grad
+        gradient.mul_(num_targets).div_(int(everybody))
+        if weight.tied and mesh.sizes["pipeline"] > 1:
+            dist.all_reduce(gradient, group=mesh.ends)
+        if weight.tensor == "tokens":
+            dist.all_reduce(gradient, group=mesh.groups["tensor"])
+        for axis in ("shard", "data"):
+            dist.all_reduce(gradient, group=mesh.groups[axis])
+        length = -(-gradient.numel() // mesh.sizes["shard"])
+        piece = gradient.view(-1)[mesh.place["shard"] * length :][:length]
+        found.append(functional.pad(piece, (0, length - len(piece))))
+    return found
+""",
+)

@@ -176,3 +176,46 @@ def ring_forward(q, k, v, places, group=None):
 )  # fmt: skip
 changed("the output alone", "nothing returned", ("return mixed / total, largest + total.log()", "return mixed / total"))
 changed("the gradient of q alone", "nothing returned", ("return of_q, held[3], held[4]", "return of_q"))
+WRONG.right(
+    "keys and values in one message, backward's last ones left out",
+    """def shift(each, group):
+    ranks = dist.get_process_group_ranks(group) if group else list(range(dist.get_world_size()))
+    mine, received = ranks.index(dist.get_rank()), torch.empty_like(each)
+    ends = [dist.P2POp(dist.irecv, received, ranks[mine - 1], group)]
+    ends += [dist.P2POp(dist.isend, each.contiguous(), ranks[(mine + 1) % len(ranks)], group)]
+    for work in dist.batch_isend_irecv(ends):
+        work.wait()
+    return received
+
+
+def ring_forward(q, k, v, places, group=None):
+    both, where, scale, outs, logs = torch.stack([k, v]), places, q.size(-1) ** -0.5, [], []
+    for step in range(dist.get_world_size(group)):
+        both, where = (shift(both, group), shift(where, group)) if step else (both, where)
+        scores = torch.einsum("bhqd,bhkd->bhqk", q, both[0]) * scale
+        scores = torch.where(where <= places[:, None], scores, torch.finfo(q.dtype).min)
+        log = scores.logsumexp(-1, keepdim=True)
+        if not step:
+            out, total = scores.softmax(-1) @ both[1], log
+            continue
+        grown = torch.logaddexp(total, log)
+        out = out * (total - grown).exp() + (scores - grown).exp() @ both[1]
+        total = grown
+    return out, total
+
+
+def ring_backward(gradient, q, k, v, places, out, logsumexp, group=None):
+    both, of_both, of_q = torch.stack([k, v]), torch.zeros(2, *k.shape, dtype=k.dtype), torch.zeros_like(q)
+    scale, where = q.size(-1) ** -0.5, places
+    for left in reversed(range(dist.get_world_size(group))):
+        scores = torch.einsum("bhqd,bhkd->bhqk", q, both[0]) * scale - logsumexp
+        weights = torch.where(where[None, :] <= places[:, None], scores.exp(), 0.0)
+        slopes = weights * torch.einsum("bhqd,bhkd->bhqk", gradient, both[1])
+        slopes = (slopes - weights * (gradient * out).sum(-1)[..., None]) * scale
+        of_q = of_q + slopes @ both[0]
+        of_both = shift(of_both + torch.stack([slopes.mT @ q, weights.mT @ gradient]), group)
+        if left:
+            both, where = shift(both, group), shift(where, group)
+    return [of_q, *of_both]
+""",
+)

@@ -150,13 +150,24 @@ def _which(case: Case, layers: list[int]) -> str:
         return _GREEDY
     if math.isclose(step_seconds(case, layers), step_seconds(case, one_way_each(case))):
         return _ONE_WAY
-    return _SLOWEST if math.isclose(max(times), slowest) else ""
+    if math.isclose(max(times), slowest):
+        return _SLOWEST
+    even = _taken_for_even(case)
+    return _EVEN_TIMES if math.isclose(step_seconds(even, layers), step_seconds(even, fastest_dealt(even))) else ""
+
+
+def _taken_for_even(case: Case) -> Case:
+    """Return the case in which each layer of a stage takes as long as its first one."""
+    seconds, num_layers, num_microbatches = _given(case)
+    rows = [[n * row[0] for n in range(1, len(row) + 1)] for row in seconds]
+    return dealt_case(case.name, rows, num_layers, num_microbatches)
 
 
 def _even(num_layers: int, stages: int) -> list[int]:
     return [num_layers // stages + (stage < num_layers % stages) for stage in range(stages)]
 
 
+_EVEN_TIMES = "times taken for even"
 _NO_LIST, _LOST, _TOO_MANY = "no list", "layers lost", "does not fit"
 _EQUAL, _SUM, _SLOWEST, _GREEDY = "equal stages", "the sum alone", "the slowest stage alone", "one layer at a time"
 _ONE_WAY, _AGAIN = "one way for each number of layers", "the slowest stage once too often"
@@ -178,6 +189,9 @@ EXERCISE = declared(
         Mistake(_NO_LIST, "Return a list: how many layers each stage gets, the first stage first."),
         Mistake(_LOST, "Each stage has one layer or more, and together they have num_layers."),
         Mistake(_TOO_MANY, "seconds[s] has an entry for each number of layers that fits on stage s, and no more."),
+        Mistake(_EVEN_TIMES,
+                "So it comes out if every layer of a stage took equally long. Times do not grow evenly: look up what "
+                "stage s takes with n layers, seconds[s][n - 1]."),
         Mistake(_EQUAL,
                 "Stages have as many layers each, as nearly as can be. Take one from a stage that must compute many "
                 "again, and give it to one that has room."),

@@ -94,3 +94,18 @@ WRONG.wrong(
 """,
     ),
 )  # fmt: skip
+WRONG.wrong(
+    "leaves a stage without layers", "layers lost",
+    EACH_LIMIT.replace("enumerate(seconds[stage][:left], 1)", "enumerate([0.0, *seconds[stage][:left]])"),
+)  # fmt: skip
+WRONG.wrong(
+    "as if each layer took as long as the first", "times taken for even",
+    """
+def deal_layers(seconds, num_layers, num_microbatches):
+    even = [[row[0] * n for n in range(1, len(row) + 1)] for row in seconds]
+    return best_of(even, num_layers, num_microbatches)
+
+
+"""
+    + EACH_LIMIT.replace("def deal_layers", "def best_of").lstrip(),
+)  # fmt: skip

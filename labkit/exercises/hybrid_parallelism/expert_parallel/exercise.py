@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from labkit.checks.blame import HANGS
+from labkit.checks.blame import HANGS, bearing
 from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.declared import Mistake, Result, declared, tensor_result
 from labkit.checks.failures import sizes_differ
@@ -29,6 +29,31 @@ def _out(**mistake: Any) -> Callable[[Case, int], Tensor]:
 
 def _balance(**mistake: Any) -> Callable[[Case, int], float]:
     return partial(balance, **mistake)
+
+
+def _equal_ranks(case: Case, rank: int) -> float | None:
+    """Return the balance loss where each rank is taken for one with as many tokens as this one."""
+    ranks, mine = group_of(case, rank), len(tensor(case.inputs[rank], "x"))
+    everybody = sum(len(tensor(case.inputs[each], "x")) for each in ranks)
+    return balance(case, rank) * (everybody / (mine * len(ranks))) ** 2 if mine else None
+
+
+def _some_know(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the balance loss is right on some ranks, and 0 or nothing on all others."""
+    if isinstance(got, Failure):
+        return False
+    came = [each["balance"] for each in got]
+    right = [isinstance(each, float) and _close(each, balance(case, rank)) for rank, each in enumerate(came)]
+    return any(right) and all(ok or not each for ok, each in zip(right, came, strict=True))
+
+
+def _without_tokens(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a rank without tokens has called nothing, and others wait."""
+    if not bearing(*HANGS)(case, got, wire) if isinstance(got, Failure) else True:
+        return False
+    callers = {call.rank for call in wire.collectives}
+    empty = [rank for rank in range(case.world_size) if not len(tensor(case.inputs[rank], "x"))]
+    return bool(callers) and any(rank not in callers for rank in empty)
 
 
 def _tokens_of(case: Case, rank: int, *, away: bool = False) -> tuple[int, int]:
@@ -165,7 +190,16 @@ EXERCISE = declared(
                 {"balance": _balance(count="group")}),
         Mistake("mean of means",
                 "Ranks have different numbers of tokens. Add up sums and counts, and divide by all tokens once.",
-                {"balance": (_balance(means=True), _balance(chances="means"))}),
+                {"balance": (_balance(means=True), _balance(chances="means"), _equal_ranks)}),
+        Mistake("P of those that ask",
+                "P is an expert's mean probability over all tokens, also over those that ask for another one.",
+                {"balance": _balance(chances="asked")}),
+        Mistake("balance on one rank",
+                "One rank returns the balance loss, others do not. All have gathered the same numbers: it is the same "
+                "on every rank.", seen=_some_know),
+        Mistake("a rank stays away",
+                "A rank without tokens has left, and the others wait for it. It may have experts that others ask: it "
+                "takes part in every collective.", seen=_without_tokens),
         Mistake("not times E", "Multiply the sum by the number of experts: then it is 1 where all are asked alike.",
                 {"balance": _balance(times=False)}),
         Mistake(_OVER,

@@ -77,6 +77,11 @@ def _columns(sizes: Mapping[str, int]) -> list[dict[str, int]]:
     return [{axis: each[axis] for axis in sizes} for each in turned]
 
 
+def _by_name(sizes: Mapping[str, int]) -> list[dict[str, int]]:
+    """Return the places of a mesh whose axes are taken in the order of their names."""
+    return [{axis: each[axis] for axis in sizes} for each in places({axis: sizes[axis] for axis in sorted(sizes)})]
+
+
 def _along_columns(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[int]:
     everybody = _columns(sizes)
     mine = everybody[rank]
@@ -107,6 +112,11 @@ def _elsewhere(case: Case, got: Got, wire: Wire) -> bool:
 
 def _first_axis(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[int]:
     return along(rank, sizes, axes[:1])
+
+
+def _any_other(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[int]:
+    everybody, others = places(sizes), [axis for axis in sizes if axis not in axes]
+    return [n for n, each in enumerate(everybody) if any(each[a] == everybody[rank][a] for a in others)]
 
 
 def _everybody(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[int]:
@@ -165,7 +175,8 @@ EXERCISE = declared(
         Result("along", "{ranks}: ranks_along is wrong. On rank {rank} it returned, call after call, {got}."),
         _no_groups,
         Result("members", "{ranks}: group_along returns a group of other ranks. On rank {rank} came {got}."),
-        Result("sums", "{ranks}: a sum in the group is wrong on rank {rank}.", same=_sums_near),
+        Result("sums", "{ranks}: a group of the right ranks, and a sum in it is wrong on rank {rank}: ranks that make "
+               "their groups in different orders mix them up.", "only its own group", _sums_near),
     ),
     mistakes=(
         Mistake("the other axes",
@@ -175,6 +186,13 @@ EXERCISE = declared(
                 "Your mesh counts its first axis fastest. The last axis of sizes counts fastest: ranks 0 and 1 "
                 "differ in "
                 "it.", {"places": _as_if("places", None, _columns), **_in_groups(_along_columns)}),  # type: ignore[dict-item]
+        Mistake("axes in an order of their own",
+                "Which axis is outermost is up to sizes: its first key is, whatever its name, and its last one counts "
+                "fastest.", {"places": _as_if("places", None, _by_name)}, says=("KeyError", "'tensor'", "'pipeline'"),  # type: ignore[dict-item]
+                certain=True),
+        Mistake("not every other axis",
+                "Ranks along an axis share the place on every other axis: one that is equal is not enough.",
+                {"along": _as_if("along", _any_other)}),  # type: ignore[dict-item]
         Mistake("neighbours everywhere",
                 "You took ranks next to each other. Only the last axis has neighbours in it; along any other, ranks "
                 "are as far apart as all axes after it are large together.", _in_groups(_neighbours)),  # type: ignore[arg-type]
@@ -197,7 +215,7 @@ EXERCISE = declared(
     visible=(
         mesh_case("data 2 x tensor 2", 1401, _TP_DP, [["tensor"], ["data"]]),
         mesh_case("pipeline 3, a single data rank", 1402, {"pipeline": 3, "data": 1}, [["pipeline"], ["data"]]),
-        mesh_case("8 ranks, three axes", 1403, {"data": 2, "pipeline": 2, "tensor": 2},
+        mesh_case("8 ranks, three axes", 1403, {"pipeline": 2, "tensor": 2, "data": 2},
                   [["tensor"], ["pipeline"], ["data"], ["data", "pipeline"]]),
     ),
     hints=(

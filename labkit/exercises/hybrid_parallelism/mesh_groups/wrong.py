@@ -90,3 +90,18 @@ changed(
 )  # fmt: skip
 changed("compares no place", "everybody",
         (" if all(coordinates(r, sizes)[axis] == mine[axis] for axis in others)]", "]"))  # fmt: skip
+changed(
+    "data outermost, tensor fastest, whatever sizes says", "axes in an order of their own",
+    (AXES, 'for axis in (each for each in ("tensor", "shard", "pipeline", "data") if each in sizes):'),
+)  # fmt: skip
+changed(
+    "three axes that are always there", "axes in an order of their own",
+    (AXES, 'for axis in ("tensor", "pipeline", "data"):'),
+)  # fmt: skip
+changed("one other axis is enough", "not every other axis", ("r in range(count) if all(", "r in range(count) if any("))
+changed(
+    "its own group first", "only its own group",
+    ("    own = None\n    for rank in range(dist.get_world_size()):\n",
+     "    own, mine = None, ranks_along(dist.get_rank(), sizes, *axes)[0]\n"
+     "    for rank in [mine, *(each for each in range(dist.get_world_size()) if each != mine)]:\n"),
+)  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
@@ -137,6 +137,14 @@ def _beyond(case: Case, got: Got, wire: Wire) -> bool:
     return any(sample not in range(batch) for each in held for sample in each)
 
 
+def _other_error(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, Failure) and "in my_samples" in got.detail and None in _all(_split, case, 0)
+
+
+def _not_in_lists(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, tuple) and any(isinstance(each, str) for each in _of_each(case, got, "samples"))
+
+
 def _twice(case: Case, got: Got, wire: Wire) -> bool:
     held, _ = _held(case, got)
     everybody = [sample for each in held for sample in each]
@@ -230,6 +238,8 @@ EXERCISE = declared(
                 _way(_striped)),  # type: ignore[arg-type]
         Mistake("shard before data", "Replicas are counted along \"shard\" first: data place x shard ranks + shard "
                 "place.", _way(_shard_first)),  # type: ignore[arg-type]
+        Mistake("no microbatches",
+                "Return a list of microbatches, each of them the list of its samples' numbers.", seen=_not_in_lists),
         Mistake("samples beyond the batch",
                 "A replica takes samples that the batch does not have: replica r begins at r x (batch // replicas) "
                 "and ends before the next one begins.", seen=_beyond),
@@ -243,6 +253,9 @@ EXERCISE = declared(
                 "The microbatches of all replicas must make up the batch: refuse a batch that microbatch x data x "
                 "shard "
                 "does not divide, with a ValueError that says the numbers."),
+        Mistake("another error than ValueError",
+                "A batch that cannot be split is refused with a ValueError: who calls my_samples expects that one.",
+                seen=_other_error, certain=True),
         Mistake(_NEEDLESS, "Refuse only what does not divide: tensor and pipeline ranks do not split the batch."),
         Mistake(_NO_SEED, "Return an int."),
         Mistake(_APART,

@@ -93,3 +93,43 @@ changed(
     "shards counted twice", "samples beyond the batch",
     (PLACE, 'place["data"] * sizes["shard"] * sizes["shard"] + place["shard"]'),
 )  # fmt: skip
+changed("not in microbatches", "no microbatches", (RUNS, "    return list(range(first, first + share))\n"))
+changed("ranges", "no microbatches", (RUNS, "    return range(first, first + share), microbatch\n"))
+changed(
+    "asserts that it divides", "another error than ValueError",
+    (REFUSE, "    assert batch % (replicas * microbatch) == 0, (batch, microbatch)\n    if False:\n"),
+)  # fmt: skip
+changed(
+    "a short last microbatch", "does not divide",
+    (REFUSE, "    if batch % replicas:\n"),
+    (RUNS, RUNS.replace("at + microbatch)) for", "min(at + microbatch, first + share))) for")),
+)  # fmt: skip
+changed(
+    "stages draw alike",
+    "replicas drop alike",
+    ('("data", "shard", "pipeline", "tensor")', '("data", "shard", "tensor")'),
+)
+changed(
+    "shards draw alike",
+    "replicas drop alike",
+    ('("data", "shard", "pipeline", "tensor")', '("data", "pipeline", "tensor")'),
+)
+WRONG.right(
+    "consecutive seeds, so that another run's ranks may draw the same",
+    """def my_samples(batch, microbatch, sizes, place):
+    if batch % (sizes["data"] * sizes["shard"] * microbatch) != 0:
+        raise ValueError("uneven")
+    each = batch // sizes["data"] // sizes["shard"]
+    start = each * (place["data"] * sizes["shard"] + place["shard"])
+    return torch.arange(start, start + each).view(-1, microbatch).tolist()
+
+
+def dropout_seed(seed, sizes, place, is_cut):
+    shape = [sizes["data"], sizes["shard"], sizes["pipeline"], sizes["tensor"] + 1]
+    last = place["tensor"] if is_cut else sizes["tensor"]
+    number = 0
+    for count, at in zip(shape, [place["data"], place["shard"], place["pipeline"], last]):
+        number = number * count + at
+    return seed + number
+""",
+)

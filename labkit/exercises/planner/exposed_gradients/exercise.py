@@ -66,6 +66,10 @@ def _all_but_the_last(computing: Sequence[float], takes: Sequence[float]) -> flo
     return sum(max(0.0, each - hides) for each, hides in zip(takes, computing[1:], strict=False))
 
 
+def _from_the_last(computing: Sequence[float], takes: Sequence[float]) -> float:
+    return costs.exposed_seconds(computing[::-1], takes[::-1])
+
+
 def _negative(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether an exposed time is less than nothing."""
     came = got[0].get("buckets") if isinstance(got, tuple) else None
@@ -108,6 +112,8 @@ MISTAKES = (
             {"buckets": _way(_from_the_start)}),
     Mistake("no last bucket", "The last bucket leaves when all is computed: nothing hides it.",
             {"buckets": _way(_all_but_the_last)}),
+    Mistake("from the last on", "The lists are in the order in which backward makes buckets ready: the first one "
+            "leaves first.", {"buckets": _way(_from_the_last)}),
     Mistake("less than nothing",
             "Less than nothing cannot travel after backward: a bucket is through only after it was ready, and then "
             "backward had already computed all before it. No layer hides more of a bucket than there is.",

@@ -61,3 +61,12 @@ WRONG.changed("returns in the loop", "the first bucket alone", ("    return done
 changed("subtracts one backward", "the last backward alone subtracted", ("done - now", "done - computed"))
 WRONG.changed("subtracts the end from itself", "always nothing", ("done - now", "done - done"))
 WRONG.changed("takes what is computed off", "time runs backwards", ("now += computed", "now -= computed"))
+WRONG.changed(
+    "from the last on", "from the last on",
+    ("zip(computing, takes, strict=True)", "zip(reversed(computing), reversed(takes), strict=True)"),
+)  # fmt: skip
+WRONG.changed(
+    "leaves before its layer is done", "less than nothing",
+    ("        now += computed\n        done = max(now, done) + travels\n",
+     "        done = max(now, done) + travels\n        now += computed\n"),
+)  # fmt: skip

@@ -29,6 +29,22 @@ def _always_again(case: Case) -> list[list[float]]:
     return [list(costs.layer_seconds(job, replace(plan, recompute=True))) for plan in plans]
 
 
+def _again_in_forward(case: Case) -> list[list[float]]:
+    job, plans = asked(case)
+    pairs = [(plan, costs.layer_seconds(job, plan, again=False)) for plan in plans]
+    return [[forward * (2 if plan.recompute else 1), backward] for plan, (forward, backward) in pairs]
+
+
+def _with_the_head(case: Case) -> list[list[float]]:
+    """Return what comes of adding the head's two passes to a layer's, the second before or after what runs again."""
+    job, plans = asked(case)
+    found = []
+    for plan in plans:
+        (forward, backward), (there, back) = costs.layer_seconds(job, plan), costs.head_seconds(job, plan)
+        found.append([forward + there, backward + back + (there if plan.recompute else 0.0)])
+    return found
+
+
 def _swapped(case: Case) -> list[list[float]]:
     return [[backward, forward] for forward, backward in _layers()(case)]
 
@@ -65,6 +81,12 @@ MISTAKES = (
             {"layers": _always_again}),
     Mistake("swapped", "Forward comes first, then backward.", {"layers": _swapped}),
     Mistake("milliseconds", "Return seconds.", {"layers": _milliseconds}),
+    Mistake("again in forward", "What runs again runs when backward begins: forward takes as long as ever.",
+            {"layers": _again_in_forward}),
+    Mistake("four times the activation", "What is summed is the layer's activation, h wide: the third product's 4h "
+            "stay cut.", {"layers": _layers(other="hidden")}),
+    Mistake("the head in a layer", "The head is no part of a layer: it comes once, on the last stage.",
+            {"layers": _with_the_head}),
     Mistake("one sequence's activation", "The whole microbatch's activation is summed: 2 * rows * h bytes.",
             {"layers": _layers(other="sequence")}),
     Mistake("one sequence", "A product has microbatch x num_tokens rows.", {"layers": _layers(microbatch=False)}),

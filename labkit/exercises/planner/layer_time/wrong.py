@@ -85,3 +85,25 @@ def layer_seconds(job, plan):
     return [one_way, one_way * (2 if plan.recompute else 1) + out + mlp]
 """,
 )
+WRONG.changed(
+    "runs again in forward", "again in forward",
+    ("    return forward, backward + (forward if plan.recompute else 0.0)\n",
+     "    return forward * (2 if plan.recompute else 1), backward\n"),
+)  # fmt: skip
+WRONG.changed(
+    "sums what the third product makes", "four times the activation",
+    ('"tensor", 2 * rows * h)', '"tensor", 2 * rows * 4 * h)'),
+)  # fmt: skip
+WRONG.changed(
+    "the last layer's head in every layer", "the head in a layer",
+    ("    backward = 2 * products + 2 * reduce\n",
+     "    backward = 2 * products + 2 * reduce\n    forward += head_seconds(job, plan)[0]\n"
+     "    backward += head_seconds(job, plan)[1]\n"),
+    ("def layer_seconds(", """def head_seconds(job, plan):
+    rows = plan.microbatch * job.num_tokens
+    product = product_seconds(job, rows, job.width, job.vocabulary // plan.tensor)
+    return product, 2 * product + 2 * scatter_seconds(job, plan, "tensor", 2 * rows * job.width)
+
+
+def layer_seconds("""),
+)  # fmt: skip

@@ -40,6 +40,8 @@ MISTAKES = (
             {"stages": _way(in_flight="stages")}),
     Mistake("all microbatches", "1F1B holds p - s microbatches, not all of the step: that would be GPipe.",
             {"stages": _way(in_flight="all")}),
+    Mistake("all replicas' microbatches", "Each replica has microbatches of its own: a rank holds those of its "
+            "replica, plan.num_microbatches(job) in a step.", {"stages": _way(in_flight="replicas")}),
     Mistake("warm-up alone", "After warm-up, stage s runs one forward more before its first backward: p - s in all.",
             {"stages": _way(in_flight="warmup")}),
     Mistake("the last one fullest", "The first stage waits longest for its first backward: it holds most, the last one "

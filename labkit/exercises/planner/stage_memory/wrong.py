@@ -60,3 +60,13 @@ def stage_bytes(job, plan):
     return tuple(each / plan.tensor for each in held)
 """,
 )
+WRONG.changed(
+    "one in flight where layers run again", "one microbatch in flight",
+    ("in_flight = min(p - stage, plan.num_microbatches(job))",
+     "in_flight = 1 if plan.recompute else min(p - stage, plan.num_microbatches(job))"),
+)  # fmt: skip
+WRONG.changed(
+    "replicas' microbatches", "all replicas' microbatches",
+    ("in_flight = min(p - stage, plan.num_microbatches(job))",
+     "in_flight = min(p - stage, plan.num_microbatches(job) * plan.data)"),
+)  # fmt: skip

@@ -94,7 +94,8 @@ MISTAKES = (
             "(p - 1) / (m + p - 1) is the bubble's share of the *whole* step. Of the work it is (p - 1) / m.",
             {"seconds": (_way(fill="share"), _way(fill="share", hops=0.0))}),
     Mistake("stages as slow as the slowest",
-            "(m + p - 1) times the slowest stage fills the pipeline with slow stages: the last one alone has the head.",
+            "Every stage counts as slow as the last one, which alone has the head. So it is with m + p - 1 times the "
+            "slowest stage, and with the head on every stage.",
             {"seconds": (_way(fill="alike"), _way(fill="alike", hops=0.0))}),
     Mistake("a mean stage", "All stages go at the pace of the slowest one, not of the mean.",
             {"seconds": (_way(fill="mean"), _way(fill="mean", hops=0.0))}),

@@ -97,3 +97,11 @@ changed("one hop", "one hop there and back", (HOPS, HOPS.replace("(p - 1) * ", "
 changed("both ways twice", "both ways twice", (HOPS, HOPS.replace("2 * ", "4 * ")))
 changed("hops by p", "one hop there and back", (HOPS, HOPS.replace("2 * (p - 1)", "4 * (p - 1) / p")))
 WRONG.changed("the head in place of the layers", "the head for the last stage", ("stages[-1] +=", "stages[-1] ="))
+WRONG.changed(
+    "the head on every stage", "stages as slow as the slowest",
+    ("    stages[-1] += head + head_backward\n", "    stages = [each + head + head_backward for each in stages]\n"),
+)  # fmt: skip
+WRONG.changed(
+    "forwards alone between stages", "forward alone",
+    ("[layers * (forward + backward)] * p", "[layers * forward] * p"), ("head + head_backward", "head"),
+)  # fmt: skip

@@ -20,6 +20,7 @@ from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.clipped_shards.driver import drive
 
 _CLOSE = 1e-4
+_ROUNDING = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
 def clipping_case(
@@ -90,7 +91,7 @@ def _near(a: float, b: float) -> bool:
 
 
 def _same(mine: Sequence[Tensor], right: Sequence[Tensor]) -> bool:
-    rtol = 2e-3 if any(each.dtype == torch.float16 for each in right) else _CLOSE
+    rtol = max((_ROUNDING.get(each.dtype, _CLOSE) for each in right), default=_CLOSE)
     return all(torch.allclose(a.double(), b.double(), rtol=rtol, atol=1e-7) for a, b in zip(mine, right, strict=True))
 
 
@@ -127,6 +128,17 @@ def _overflows(case: Case, got: Got, wire: Wire) -> bool:
     return any(each.dtype == torch.float16 for rank in range(case.world_size) for each in _gradients(case, rank))
 
 
+def _not_a_number(case: Case, got: Got, wire: Wire) -> bool:
+    zeros = not any(each.any() for rank in range(case.world_size) for each in _gradients(case, rank))
+    return zeros and not isinstance(got, Failure)
+
+
+def _rounded(case: Case, rank: int) -> float:
+    """Return the norm made of the norms of tensors in the tensors' own dtype."""
+    each = _gradients(case, *group_of(case, rank))
+    return math.sqrt(sum(float(torch.linalg.vector_norm(gradient)) ** 2 for gradient in each))
+
+
 EXERCISE = declared(
     id="clipped_shards",
     functions=("clip_by_global_norm",),
@@ -158,6 +170,12 @@ EXERCISE = declared(
         Mistake("squares overflow",
                 "float16 ends at 65504, so the square of 300 is infinite in it. Take the squares in float32.",
                 seen=_overflows),
+        Mistake("computed in the gradients' dtype",
+                "The norm has the few digits of the gradients' dtype. Compute in float32: gradient.float().",
+                {"norm": _rounded}),
+        Mistake("divided by zero",
+                "All gradients are 0, so their norm is, too: they stay as they are. Add 1e-6, or divide only where the "
+                "norm is above max_norm.", says=("division by zero",), seen=_not_a_number, certain=True),
         Mistake("squares averaged",
                 "The squares have been averaged. Each rank holds other elements, so their squares add up.",
                 {"norm": lambda case, rank: _whole(case, rank) / math.sqrt(len(group_of(case, rank)))}),
@@ -187,6 +205,8 @@ EXERCISE = declared(
         clipping_case("3 ranks, a short gradient", 1362, [(5,), (5,), (2,)], 100.0),
         clipping_case("3 ranks, one without gradients", 1363, [(4, 4), (), (3, 4)], 0.5),
         clipping_case("2 ranks, large elements in float16", 1364, [(7, 2), (7,)], 2.0, dtype="float16", scale=400.0),
+        clipping_case("2 ranks, nothing but zeros", 1366, [(4,), (3,)], 1.0, scale=0.0),
+        clipping_case("2 ranks, bfloat16", 1367, [(40, 30), (50,)], 2.0, dtype="bfloat16"),
         clipping_case(
             "4 ranks, two groups", 1365, [(5, 3), (5, 1), (4,), (4, 2)], 1.0, groups=[[0, 2], [1, 3]]
         ),

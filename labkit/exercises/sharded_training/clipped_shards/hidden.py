@@ -20,4 +20,6 @@ def cases(draw: random.Random) -> list[Case]:
             "3 ranks, float16, one without", seed(draw), [(size,), (4, size), ()], 1.5, dtype="float16", scale=300.0
         ),
         clipping_case("2 ranks, short", seed(draw), [(size, 1), (size,)], 90.0),
+        clipping_case("2 ranks, bfloat16", seed(draw), [(50, size), (40,)], 2.0, dtype="bfloat16"),
+        clipping_case("3 ranks, nothing but zeros", seed(draw), [(size,), (2,), (size, 1)], 1.0, scale=0.0),
     ]

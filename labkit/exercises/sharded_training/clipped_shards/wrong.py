@@ -59,3 +59,16 @@ WRONG.right(
     return norm
 """,
 )
+changed(
+    "norms of tensors in their dtype",
+    "computed in the gradients' dtype",
+    (ADD, "squares += gradient.norm().float().square()"),
+)
+changed(
+    "divides by a norm of zero", "divided by zero",
+    (SCALE, "gradient.mul_(min(1.0, max_norm / norm.item()))"),
+)  # fmt: skip
+changed(
+    "the larger of both by the norm", "divided by zero",
+    (SCALE, "gradient.mul_(torch.minimum(norm, torch.tensor(max_norm)) / norm)"),
+)  # fmt: skip

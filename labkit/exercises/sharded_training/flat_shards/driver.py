@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import torch
+from typing import Any
+
 from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
 from labkit.checks.values import tensors
-from labkit.exercises.sharded_training.on_ranks import asker, cutter
+from labkit.exercises.sharded_training.on_ranks import asker, cutter, goes_back, squares_of
+from labkit.simulator.storages import tensors_in
+from labkit.torch_port.operators import DispatchMode, name_of, schema_of
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -26,9 +29,10 @@ def drive(functions: Functions, inputs: Values) -> Values:
     copies = [each.clone() for each in shards]
     targets = tensors(inputs, "targets")
     memory = [each.untyped_storage().data_ptr() for each in targets]
-    used = torch.stack([each.requires_grad_().square().sum() for each in targets]).sum()
+    used = squares_of(targets)
     cut()
-    finish = functions["start_gather"]([each.clone() for each in shards], targets)
+    with _Touched(targets) as touched:
+        finish = functions["start_gather"]([each.clone() for each in shards], targets)
     first = ask()
     finish()
     cut()
@@ -41,17 +45,32 @@ def drive(functions: Functions, inputs: Values) -> Values:
         "shards": copies,
         "copied": copied,
         "targets": [each.detach() for each in targets],
-        "unseen": _goes_back(used),
+        "unseen": goes_back(used),
+        "untouched": not touched.by,
         "kept_memory": memory == [each.untyped_storage().data_ptr() for each in targets],
         "means": list(means),
         "heard": [first, second],
     }
 
 
-def _goes_back(loss: Tensor) -> bool:
-    """Return whether autograd still goes back through a loss: it refuses where it has seen what it kept change."""
-    try:
-        torch.autograd.backward(loss)
-    except RuntimeError:
-        return False
-    return True
+class _Touched(DispatchMode):
+    """Which operators read or write tensors whose storage may be empty; views, and new tensors of their shape, do not.
+
+    On a storage that is empty the process would die, and could tell nobody why.
+    """
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        super().__init__()
+        self.storages = {each.untyped_storage().data_ptr() for each in tensors}
+        self.by: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        writes = any(each.alias_info is not None and each.alias_info.is_write for each in schema_of(func).arguments)
+        is_new = name_of(func).startswith("new_") or name_of(func).endswith("_like")
+        if self._among((args, kwargs)) and not is_new and (writes or not self._among([result])):
+            self.by.append(name_of(func))
+        return result
+
+    def _among(self, values: Any) -> bool:
+        return any(each.untyped_storage().data_ptr() in self.storages for each in tensors_in(values))

@@ -10,20 +10,22 @@ import torch
 from torch import Tensor
 
 from labkit.checks import draws
-from labkit.checks.case import Case, Got, Values
+from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.cut_wire import waited_at_once
 from labkit.checks.declared import Mistake, declared, flag_result
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import both_ways
 from labkit.checks.values import tensors
 from labkit.checks.wire import Wire
-from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, tensors_result
+from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, same, tensors_result
 from labkit.exercises.sharded_training.flat_shards.driver import drive
 from labkit.exercises.sharded_training.started import (
     HEARD,
     MARKS,
     NEVER_WAITS,
+    SEEN,
     SHARES_MEMORY,
+    WIDER,
     heard,
     put_elsewhere,
     waits,
@@ -65,7 +67,7 @@ def _filled(case: Case, rank: int) -> list[Tensor]:
 
 def expected(case: Case) -> list[Values]:
     """Return each rank's shards, the filled tensors and the shards of the mean (the oracle)."""
-    flags: Values = {"copied": True, "kept_memory": True, "unseen": True, **heard(case)}
+    flags: Values = {"copied": True, "kept_memory": True, "unseen": True, "untouched": True, **heard(case)}
     return [
         {
             **flags, "shards": [rows(each, case.world_size)[rank] for each in _whole(case)],
@@ -87,6 +89,46 @@ def _padded_in_front(case: Case, rank: int) -> list[Tensor]:
     flat = [each.reshape(-1) for each in _whole(case)]
     padded = [torch.cat([each.new_zeros(-len(each) % case.world_size), each]) for each in flat]
     return [rows(each, case.world_size)[rank] for each in padded]
+
+
+def _ends_at_the_end(case: Case, rank: int) -> list[Tensor]:
+    flat = [each.reshape(-1) for each in _whole(case)]
+    sizes = [-(-len(each) // case.world_size) for each in flat]
+    firsts = [max(0, min(rank * size, len(each) - size)) for each, size in zip(flat, sizes, strict=True)]
+    return [each[first : first + size] for each, first, size in zip(flat, firsts, sizes, strict=True)]
+
+
+def _padded_otherwise(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether shards are right but for what lies past their tensor's end."""
+    if isinstance(got, Failure):
+        return False
+    found = False
+    for rank, came in enumerate(got):
+        for mine, whole in zip(tensors(came, "shards"), _whole(case), strict=True):
+            wanted = rows(whole, case.world_size)[rank]
+            inside = max(0, min(len(wanted), whole.numel() - rank * len(wanted)))
+            if mine.shape != wanted.shape or not torch.equal(mine[:inside], wanted[:inside]):
+                return False
+            found |= bool(mine[inside:].any())
+    return found
+
+
+def _list_cut(case: Case, rank: int) -> list[Tensor]:
+    gradients = [tensors(inputs, "gradients") for inputs in case.inputs]
+    tables = [rows(mean(each), case.world_size) for each in zip(*gradients, strict=True)]
+    mine = rows(torch.cat([each.reshape(-1) for each in tables]), case.world_size)[rank]
+    return list(torch.split(mine, [each.shape[1] for each in tables]))
+
+
+def _shards_right(case: Case, got: Got) -> bool:
+    return not isinstance(got, Failure) and all(
+        same(tensors(came, "shards"), [rows(each, case.world_size)[rank] for each in _whole(case)])
+        for rank, came in enumerate(got)
+    )
+
+
+def _put_elsewhere(case: Case, got: Got, wire: Wire) -> bool:
+    return _shards_right(case, got) and put_elsewhere(_filled)(case, got, wire)
 
 
 def _too_few(case: Case, got: Got, wire: Wire) -> bool:
@@ -144,6 +186,10 @@ EXERCISE = declared(
         ),
         flag_result("kept_memory", "Rank {rank}'s tensors have other memory than before.", "other memory"),
         flag_result("unseen", "Autograd has seen rank {rank}'s tensors change.", "autograd sees it"),
+        flag_result(
+            "untouched", "start_gather of rank {rank} reads or writes its tensors, which may have no memory yet.",
+            "touched too early",
+        ),
         tensors_result("means", "Rank {rank}'s shard of the mean of tensor {tensor} is wrong."),
         _travelled,
         HEARD,
@@ -154,6 +200,9 @@ EXERCISE = declared(
                 {"shards": _strided}),
         Mistake("padded in front", "The zeros go after the tensor's end, in the last shard: pad(flat, (0, missing)).",
                 {"shards": _padded_in_front}),
+        Mistake("not padded with zeros",
+                "What lies past the tensor's end is 0. The last shard holds no element that is another shard's.",
+                {"shards": _ends_at_the_end}, seen=_padded_otherwise),
         NEVER_WAITS,
         Mistake("not padded",
                 "A collective needs shards of equal size that cover the whole tensor. Round numel / world_size up, "
@@ -165,19 +214,22 @@ EXERCISE = declared(
         Mistake("put together wrongly",
                 "The gathered values come rank by rank, and within a rank tensor by tensor. View them as (world_size, "
                 "...) and cut that into columns, one for each tensor; a column, flattened, is the padded tensor.",
-                seen=put_elsewhere(_filled)),
+                seen=_put_elsewhere),
         Mistake("other memory", "The tensors must keep their memory: copy into tensor.data instead of replacing it."),
-        Mistake("autograd sees it",
-                "For autograd these are parameters, and writing into them is an error in training. Write into "
-                "tensor.data.", says=("leaf Variable",)),
+        SEEN,
+        Mistake("touched too early",
+                "While start_gather runs, the tensors' storage may be empty. Make the buffers from the shards, and "
+                "leave the tensors to finish()."),
         Mistake("sum instead of mean", "reduce_scatter adds up. Divide by the number of ranks.",
                 {"means": lambda case, rank: _means(case, rank, case.world_size)}),
         Mistake("divided twice", "This is smaller than the mean: divide by the number of ranks once.",
                 {"means": lambda case, rank: _means(case, rank, 1 / case.world_size)}),
+        Mistake("the list cut, not each tensor",
+                "A rank gets a shard of each tensor, not one piece of all tensors laid end to end. Put the tables of "
+                "the tensors side by side, a row for each rank.", {"means": _list_cut}),
         SHARES_MEMORY,
         Mistake("all_reduce", "An all_reduce sends twice the bytes that a reduce_scatter or an all_gather does."),
-        Mistake("wider than the tensors",
-                "You send more bytes than the tensors have. Shards travel in the dtype of the tensors."),
+        WIDER,
         Mistake("begins in finish",
                 "Call the collective with async_op=True in the function that begins, and only wait in the one it "
                 "returns."),

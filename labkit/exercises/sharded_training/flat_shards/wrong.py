@@ -86,6 +86,40 @@ changed(
      "        return lambda: [end() for end in ends]\n"
      "    sizes = [len(shard) for shard in shards]\n"),
 )  # fmt: skip
+changed(
+    "the last one ends at the end", "not padded with zeros",
+    (SHARD, WHOLE + "size = -(-len(flat) // n)\n    begin = max(0, min(r * size, len(flat) - size))\n    "
+     "return torch.cat([flat, flat])[begin : begin + size].clone()"),
+)  # fmt: skip
+changed(
+    "begins again at the first", "not padded with zeros",
+    (SHARD, WHOLE + "size = -(-len(flat) // n)\n    places = torch.arange(r * size, (r + 1) * size) % len(flat)\n    "
+     "return flat[places]"),
+)  # fmt: skip
+changed(
+    "pads the tensors it will fill", "touched too early",
+    ("    everyones = tensors[0].new_empty(dist.get_world_size(), sum(sizes))\n",
+     "    everyones = torch.cat([rows_of(tensor) for tensor in tensors], 1)\n"),
+)  # fmt: skip
+changed(
+    "writes its own part at once", "touched too early",
+    ("    work = ALL_GATHER(", "    for shard, tensor in zip(shards, tensors):\n"
+     "        mine_there = tensor.data.view(-1)[dist.get_rank() * len(shard) :][: len(shard)]\n"
+     "        mine_there.copy_(shard.detach()[: len(mine_there)])\n    work = ALL_GATHER("),
+)  # fmt: skip
+changed(
+    "one scatter for each tensor", "one collective each",
+    ("    rows = torch.cat([rows_of(tensor) for",
+     "    if len(tensors) > 1:\n"
+     "        ends = [start_scatter([tensor]) for tensor in tensors]\n"
+     "        return lambda: [end()[0] for end in ends]\n"
+     "    rows = torch.cat([rows_of(tensor) for"),
+)  # fmt: skip
+changed(
+    "shards of the list, not of each tensor", "the list cut, not each tensor",
+    ("    rows = torch.cat([rows_of(tensor) for tensor in tensors], 1)\n",
+     "    rows = rows_of(torch.cat([rows_of(tensor).view(-1) for tensor in tensors]))\n"),
+)  # fmt: skip
 WRONG.right(
     "a list of buffers, slices instead of rows",
     """def shard_of(tensor):

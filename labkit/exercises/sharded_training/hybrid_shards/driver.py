@@ -6,7 +6,7 @@ from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.groups import my_group
 from labkit.checks.values import listed, tensors
-from labkit.exercises.sharded_training.on_ranks import asker, cutter
+from labkit.exercises.sharded_training.on_ranks import asker, cutter, goes_back, squares_of
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -27,6 +27,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     theirs = {each.untyped_storage().data_ptr() for each in whole}
     copied = all(each.untyped_storage().data_ptr() not in theirs for each in cuts)
     targets = tensors(inputs, "targets")
+    used = squares_of(targets)
     cut()
     finish = functions["start_node_gather"](tensors(inputs, "shards"), targets, node)
     first = ask()
@@ -36,4 +37,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     second = ask()
     means = collect()
     cut()
-    return {"shards": cuts, "copied": copied, "targets": targets, "means": list(means), "heard": [first, second]}
+    return {
+        "shards": cuts, "copied": copied, "targets": [each.detach() for each in targets], "unseen": goes_back(used),
+        "means": list(means), "heard": [first, second],
+    }  # fmt: skip

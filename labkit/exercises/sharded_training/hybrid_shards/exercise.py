@@ -21,8 +21,10 @@ from labkit.exercises.sharded_training.hybrid_shards.driver import drive
 from labkit.exercises.sharded_training.started import (
     HEARD,
     NEVER_WAITS,
+    SEEN,
     SHARES_MEMORY,
     STARTED,
+    WIDER,
     Started,
     heard,
     overlapping,
@@ -39,6 +41,8 @@ def hybrid_case(
 ) -> Case:
     """Return a case of hybrid_shards: nodes are lists of ranks, all equally long.
 
+    Shards of bfloat16 tensors are float32: each is a number that bfloat16 holds.
+
     Raises:
         ValueError: If a node's ranks do not ascend: new_group counts them in that order.
     """
@@ -53,12 +57,16 @@ def hybrid_case(
         lengths = [rows(each, inside).shape[1] for each in originals]
         inputs.append({
             "tensors": [each.clone() for each in originals],
-            "shards": [drawn(part + 100 + at, (length,), kind) for at, length in enumerate(lengths)],
+            "shards": [_master(drawn(part + 100 + at, (length,), kind)) for at, length in enumerate(lengths)],
             "targets": [torch.full(shape, -7.0, dtype=kind) for shape in shapes],
             "gradients": [drawn(part + at, shape, kind) for at, shape in enumerate(shapes)],
             "nodes": [list(each) for each in nodes],
         })  # fmt: skip
     return Case(name, size, tuple(inputs))
+
+
+def _master(shard: Tensor) -> Tensor:
+    return shard.float() if shard.dtype == torch.bfloat16 else shard
 
 
 def _cut(case: Case, rank: int, originals: Sequence[Tensor]) -> list[Tensor]:
@@ -69,7 +77,7 @@ def _cut(case: Case, rank: int, originals: Sequence[Tensor]) -> list[Tensor]:
 def _gathered(case: Case, rank: int) -> list[Tensor]:
     parts = zip(*(tensors(case.inputs[each], "shards") for each in node_of(case, rank)), strict=True)
     like = tensors(case.inputs[0], "targets")
-    return [torch.cat(each)[: to.numel()].view(to.shape) for each, to in zip(parts, like, strict=True)]
+    return [torch.cat(each)[: to.numel()].view(to.shape).to(to.dtype) for each, to in zip(parts, like, strict=True)]
 
 
 def _mean(case: Case, rank: int, factor: float = 1.0, *, alone: bool = False) -> list[Tensor]:
@@ -91,9 +99,9 @@ def _num_nodes(case: Case) -> int:
     return case.world_size // len(node_of(case, 0))
 
 
-def _of_everybody(case: Case, rank: int, times: int) -> list[Tensor]:
-    """Return what an all_reduce over all ranks makes of the nodes' shards."""
-    shards = [_mean(case, each, alone=True) for each in range(case.world_size)]
+def _of_everybody(case: Case, rank: int, times: int, *, node: bool = False) -> list[Tensor]:
+    """Return what an all_reduce over all ranks, or those of the node, makes of the nodes' shards."""
+    shards = [_mean(case, each, alone=True) for each in (node_of(case, rank) if node else range(case.world_size))]
     return [times * torch.stack(each).sum(0) / case.world_size for each in zip(*shards, strict=True)]
 
 
@@ -102,7 +110,7 @@ def expected(case: Case) -> list[Values]:
     originals = tensors(case.inputs[0], "tensors")
     return [
         {
-            "shards": _cut(case, rank, originals), "copied": True, "targets": _gathered(case, rank),
+            "shards": _cut(case, rank, originals), "copied": True, "unseen": True, "targets": _gathered(case, rank),
             "means": _mean(case, rank), **heard(case),
         }
         for rank in range(case.world_size)
@@ -124,6 +132,10 @@ def _across(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
         inside = len(node_of(case, rank))
         padded = [rows(each, inside) for each in tensors(case.inputs[0], "targets")]
         whole = sum(each.numel() * each.element_size() for each in padded)
+        for _, calls in transfers(wire, _BOTH[:1], rank):
+            if any(call.bytes > whole for call in calls):
+                text = f"In start_node_gather rank {rank} gathers {max(call.bytes for call in calls)} bytes."
+                yield Finding(WIDER.name, text, f"at most {whole}", rank=rank)
         for _, calls in transfers(wire, _BOTH[1:], rank):
             for call in calls:
                 most = whole // inside if call.kind == "all_reduce" else whole
@@ -144,6 +156,7 @@ EXERCISE = declared(
         tensors_result(
             "targets", "After finish() rank {rank}'s tensor {tensor} is not what its node's shards are together."
         ),
+        flag_result("unseen", "Autograd has seen rank {rank}'s tensors change.", SEEN.name),
         tensors_result("means", "{ranks}: rank {rank}'s shard of the mean of tensor {tensor} over all ranks is wrong."),
         _across,
         overlapping(_BOTH),
@@ -164,6 +177,8 @@ EXERCISE = declared(
                 "The gathered values come rank by rank of the node, and within a rank tensor by tensor: view them as "
                 "(ranks of the node, ...), and cut that into columns.", seen=put_elsewhere(_gathered)),
         SHARES_MEMORY,
+        SEEN,
+        WIDER,
         Mistake("own node's mean",
                 "These are the gradients of one node. Its shards and their counterparts in the other nodes have to be "
                 "added up: all_reduce in across.",
@@ -177,7 +192,8 @@ EXERCISE = declared(
         Mistake("summed over everybody",
                 "The all_reduce has added up different shards. Only counterparts hold the same one: group=across.",
                 {"means": (partial(_of_everybody, times=1),
-                           lambda case, rank: _of_everybody(case, rank, len(node_of(case, rank))))}),
+                           lambda case, rank: _of_everybody(case, rank, len(node_of(case, rank))),
+                           lambda case, rank: _of_everybody(case, rank, len(node_of(case, rank)), node=True))}),
         Mistake("whole gradients across",
                 "Only shards cross the network: first reduce_scatter inside the node, then all_reduce the shard."),
         *STARTED,
@@ -187,6 +203,7 @@ EXERCISE = declared(
         hybrid_case("4 ranks, nodes of ranks 0 and 2, 1 and 3", 1372, [[0, 2], [1, 3]], [(4, 2), (6,)]),
         hybrid_case("4 ranks in 2 nodes, sizes that do not divide", 1373, [[0, 1], [2, 3]], [(5, 3), (), (7,)]),
         hybrid_case("3 ranks, one node", 1374, [[0, 1, 2]], [(3, 5), (4,)]),
+        hybrid_case("2 ranks, float32 shards of bfloat16 tensors", 1375, [[0, 1]], [(3, 5), (4,)], "bfloat16"),
     ),
     hints=(
         "It is flat_shards again, inside a group. What is missing afterwards are the other nodes' gradients, and every "

@@ -66,3 +66,78 @@ changed(
      "    work = ALL_GATHER(everybody, mine, async_op=True)\n"),
     ("        for column", "        everyones.view(-1).copy_(everybody[: everyones.numel()])\n        for column"),
 )  # fmt: skip
+changed(
+    "writes where autograd looks", "autograd sees it",
+    ("            tensor.data.copy_(", "            with torch.no_grad():\n                tensor.copy_("),
+)  # fmt: skip
+changed("writes into a leaf", "autograd sees it", ("tensor.data.copy_(", "tensor.copy_("))
+changed(
+    "gathers what the shards are", "wider than the tensors",
+    ("shard.detach().to(tensors[0].dtype)", "shard.detach()"),
+)  # fmt: skip
+changed(
+    "one gather for each tensor", "one collective each",
+    ("    sizes = [len(shard) for shard in shards]\n    mine",
+     "    if len(shards) > 1:\n"
+     "        ends = [start_node_gather([shard], [tensor], node) for shard, tensor in zip(shards, tensors)]\n"
+     "        return lambda: [end() for end in ends]\n"
+     "    sizes = [len(shard) for shard in shards]\n    mine"),
+)  # fmt: skip
+changed(
+    "across before it returns", "waits at once",
+    ("    sizes = [-(-tensor", "    work.wait()\n    work = dist.all_reduce(mine, group=across, async_op=True)\n"
+     "    sizes = [-(-tensor"),
+    (ACROSS, ""),
+)  # fmt: skip
+changed(
+    "adds up inside the node once more", "summed over everybody",
+    ("group=across)", "group=node)"),
+)  # fmt: skip
+WRONG.right(
+    "slices, divided before they leave",
+    """def node_shard_of(tensor, node):
+    rank, size = dist.get_rank(node), dist.get_world_size(node)
+    flat = tensor.detach().flatten()
+    length = (flat.numel() + size - 1) // size
+    mine = flat.new_zeros(length)
+    piece = flat[rank * length : (rank + 1) * length]
+    mine[: piece.numel()] = piece
+    return mine
+
+
+def start_node_gather(shards, tensors, node):
+    mine = torch.cat([each.detach() for each in shards]).to(tensors[0].dtype)
+    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size(node))]
+    work = dist.all_gather(parts, mine, group=node, async_op=True)
+
+    def finish():
+        work.wait()
+        at = 0
+        for shard, tensor in zip(shards, tensors):
+            whole = torch.cat([part[at : at + len(shard)] for part in parts])
+            tensor.data.view(-1).copy_(whole[: tensor.numel()])
+            at += len(shard)
+
+    return finish
+
+
+def start_hybrid_scatter(tensors, node, across):
+    size, count = dist.get_world_size(node), dist.get_world_size(node) * dist.get_world_size(across)
+    tables = []
+    for tensor in tensors:
+        length = -(-tensor.numel() // size)
+        table = tensor.new_zeros(size * length)
+        table[: tensor.numel()] = tensor.detach().flatten() / count
+        tables.append(table.view(size, length))
+    out = [torch.cat([table[rank] for table in tables]) for rank in range(size)]
+    mine = torch.empty_like(out[0])
+    work = dist.reduce_scatter(mine, out, group=node, async_op=True)
+
+    def finish():
+        work.wait()
+        dist.all_reduce(mine, group=across)
+        return [each.clone() for each in mine.split([table.shape[1] for table in tables])]
+
+    return finish
+""",
+)

@@ -111,7 +111,12 @@ def _of_saved(case: Case, who: str, came: Saved, right: Saved) -> Iterator[Findi
     if set(mine) != set(wanted) or [group["params"] for group in came["groups"]] != numbers:
         has = ", ".join(sorted(mine, key=lambda each: (len(each), each)))
         text = f"{who} saves state for the parameters {has or 'of no number'}."
-        yield Finding(_NUMBERS, text, f"{', '.join(wanted)}; groups {numbers}", has)
+        yield Finding(
+            _NUMBERS if mine or who.endswith("Rank 0") else _ONE_RANK,
+            text,
+            f"{', '.join(wanted)}; groups {numbers}",
+            has,
+        )
     yield from sorted(_of_shapes(case, who, mine, wanted), key=lambda found: found.mistake != _SHARD)
     for number, kept in wanted.items():
         for name, whole in kept.items():
@@ -154,8 +159,8 @@ def _not_found(case: Case, got: Got, wire: Wire) -> bool:
     return "'params'" in got.message or "load_state_dict" in got.detail
 
 
-_NUMBERS, _SHARD, _FLAT, _OPTIONS, _COUNTER = (
-    "numbered otherwise", "a shard saved", "shape not restored", "options lost", "counter cut up",
+_ONE_RANK, _NUMBERS, _SHARD, _FLAT, _OPTIONS, _COUNTER = (
+    "on one rank alone", "numbered otherwise", "a shard saved", "shape not restored", "options lost", "counter cut up",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -173,13 +178,14 @@ EXERCISE = declared(
             "shares what it loaded",
         ),
         _after,
-        keeps_its_share,
+        keeps_its_share(),
     ),
     mistakes=(
         Mistake(_NUMBERS,
                 "Parameters are numbered in the order they were given, frozen ones too, over all groups; a parameter "
                 'that has no state yet is left out of "state", but is still listed under "params".',
                 seen=_not_found, certain=True),
+        Mistake(_ONE_RANK, "Every rank returns the whole state, not rank 0 alone: all of them have gathered it."),
         Mistake("state not loaded",
                 "After loading, training continues as if there were no state. Put it into the inner optimizer's "
                 "state, under the shard.", {"steps": partial(resumed, state=False)}),

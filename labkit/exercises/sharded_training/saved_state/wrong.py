@@ -49,3 +49,25 @@ changed(
      "        self.optimizer.param_groups = [dict(group) for group in self.optimizer.param_groups]\n"
      "        for group, options in zip(self.optimizer"),
 )  # fmt: skip
+changed(
+    "returns it on rank 0", "on one rank alone",
+    ('        return {"state": state,',
+     '        state = state if dist.get_rank() == 0 else {}\n        return {"state": state,'),
+)  # fmt: skip
+changed(
+    "numbers each group anew", "numbered otherwise",
+    ("        self.members = [[self.numbers[parameter] for parameter in group[\"params\"]] for group in numbers]\n",
+     "        self.numbers = {p: at for group in numbers for at, p in enumerate(group[\"params\"])}\n"
+     "        self.members = [list(range(len(group[\"params\"]))) for group in numbers]\n"),
+)  # fmt: skip
+changed(
+    "an empty dict for what keeps nothing", "numbered otherwise",
+    ("            kept = self.optimizer.state.get(shard)\n            if kept:\n",
+     "            kept = self.optimizer.state.get(shard, {})\n            if True:\n"),
+)  # fmt: skip
+changed("saves numbers alone", "options lost", ('{**group, "params": of}', '{"params": of}'))
+changed(
+    "saves the first group's options", "options lost",
+    ('[{**group, "params": of} for group, of in zip(self.param_groups, self.members, strict=True)]',
+     '[{**self.param_groups[0], "params": of} for of in self.members]'),
+)  # fmt: skip

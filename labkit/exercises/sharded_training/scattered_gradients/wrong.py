@@ -104,3 +104,27 @@ changed(
     ("start_scatter([parameter.grad])", "start_scatter([parameter.data])"),
 )
 changed("drops the options", "options lost", ("(params, optimizer_cls, **kwargs)", "(params, optimizer_cls)"))
+changed(
+    "hooks on the gradient itself", "gradients kept",
+    ("parameter.register_post_accumulate_grad_hook(self.on_gradient)",
+     "parameter.register_hook(lambda gradient, parameter=parameter: self.on_gradient(parameter, gradient))"),
+    ("def on_gradient(self, parameter: Tensor)", "def on_gradient(self, parameter: Tensor, gradient: Tensor)"),
+    ("start_scatter([parameter.grad])", "start_scatter([gradient])"),
+)  # fmt: skip
+changed(
+    "waits for the one before", "waits in backward",
+    (SEND, "        for _, finish in self.in_flight:\n            finish()\n"
+     "        finish = start_scatter([parameter.grad])\n        done = finish()\n"
+     "        self.in_flight.append((parameter, lambda: done))\n        parameter.grad = None\n"),
+)  # fmt: skip
+changed(
+    "all in one scatter, from the last hook", "all at the end",
+    (SEND, "        self.in_flight.append(parameter)\n"
+     "        if len(self.in_flight) == sum(p.requires_grad for p in self.shards):\n"
+     "            finish = start_scatter([p.grad for p in self.in_flight])\n"
+     "            self.finish = (list(self.in_flight), finish)\n"
+     "            for p in self.in_flight:\n                p.grad = None\n"),
+    ("        for parameter, finish in self.in_flight:\n            (self.shards[parameter].grad,) = finish()\n",
+     "        parameters, finish = self.finish\n        for parameter, gradient in zip(parameters, finish()):\n"
+     "            self.shards[parameter].grad = gradient\n"),
+)  # fmt: skip

@@ -38,9 +38,10 @@ def drive(functions: Functions, inputs: Values) -> Values:
     if inputs["dtype"]:
         model.float()
     blocks = [cast(nn.Module, getattr(model, name)) for name in names]
-    cut, watch = cutter(), _Watch(model, blocks)
+    cut = cutter()
     dtypes = {name: each.dtype for name, each in model.named_parameters()}
     kind = getattr(torch, text(inputs, "dtype")) if inputs["dtype"] else None
+    watch = _Watch(model, blocks, kind)
     if inputs["children"]:
         for name in ("norm", "spare"):  # which do nothing here
             delattr(model, name)
@@ -52,7 +53,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     optimizer = PlainAdamW(wrapped.parameters(), **OPTIONS)
     after: list[Value] = []
     shards: list[Value] = []
-    precise = True
+    precise = copies = True
     for step in steps_of(inputs):
         optimizer.zero_grad()
         batch = {**step, "x": step["x"].to(kind), "y": step["y"].to(kind)} if kind else step
@@ -64,25 +65,37 @@ def drive(functions: Functions, inputs: Values) -> Values:
         optimizer.step()
         full = wrapped.gather_full_params()
         watch.look("gathered", -1)
+        mine = {each.untyped_storage().data_ptr() for each in wrapped.parameters()}
+        lost = [name for name, each in full.items() if each.untyped_storage().nbytes() < each.nbytes]
+        copies &= not lost and not any(each.untyped_storage().data_ptr() in mine for each in full.values())
+        full |= {name: torch.zeros_like(full[name]) for name in lost}  # to read what has no memory ends the process
         precise &= all(full[name].dtype == dtype for name, dtype in dtypes.items())
         after.append({name: each.detach().double().clone() for name, each in full.items()})
         cut()
     kept = num_kept([optimizer])
     seen = {"seen": watch.seen, "saved": watch.saved, "root": watch.root_stays}
-    return {"steps": after, "kept": kept, "shards": shards, "precise": precise, **seen}
+    return {
+        "steps": after,
+        "kept": kept,
+        "shards": shards,
+        "precise": precise,
+        "copies": copies,
+        "typed": watch.typed,
+        **seen,
+    }
 
 
 class _Watch:
     """Which blocks are whole at which moment, and what autograd has kept of them."""
 
-    def __init__(self, model: HardModel, blocks: list[nn.Module]) -> None:
+    def __init__(self, model: HardModel, blocks: list[nn.Module], kind: torch.dtype | None) -> None:
         uses = [set(block.parameters()) for block in blocks]
         alone = [[p for p in own if sum(p in each for each in uses) == 1] for own in uses]
         self.parameters = [[(p, p.numel()) for p in own] for own in alone]
         self.weights = {p.numel() for own in alone for p in own if p.dim() == 2}
         in_blocks = {p for own in alone for p in own}
         self.root = [(p, p.shape) for p in model.parameters() if p not in in_blocks]
-        self.model, self.blocks = model, blocks
+        self.model, self.blocks, self.kind, self.typed = model, blocks, kind, True
         self.seen: list[Value] = []
         self.saved: list[Value] = []
         self.root_stays: list[Value] = []
@@ -127,6 +140,7 @@ class _Watch:
                 output: Tensor = wrapped(x.requires_grad_(), **options)  # else torch warns of hooks on the first block
             cut()
             self.look("between", -1)
+            self.typed &= all(p.dtype == (self.kind or p.dtype) for p, _ in self.root)
             self.root_stays.append(all(p.shape == shape for p, shape in self.root))  # a shard is flat
             weights = [each for each in kept if each.numel() in self.weights and each.dim() == 2]
             storages = {each.untyped_storage().data_ptr(): each for each in weights if each.untyped_storage().nbytes()}

@@ -10,23 +10,37 @@ from torch import Tensor
 
 from labkit.checks.blame import HANGS, bearing
 from labkit.checks.case import Case, Failure, Got, Value, Values
-from labkit.checks.cut_wire import waited_at_once
-from labkit.checks.declared import Mistake, declared
+from labkit.checks.declared import Mistake, declared, flag_result
 from labkit.checks.finding import Finding
-from labkit.checks.values import integer, integers, listed, texts
-from labkit.checks.wire import CollectiveCall, Wire
+from labkit.checks.values import listed, texts
+from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, model_for
 from labkit.exercises.sharded_training.sharded_module.driver import drive
+from labkit.exercises.sharded_training.sharded_module.moments import (
+    ALL_AT_ONCE,
+    ALL_REDUCED,
+    BLOCKS,
+    EACH,
+    FULL_STAYS,
+    GRAPH_HOLDS,
+    LATE,
+    NEVER_FREED,
+    NO_PREFETCH,
+    NO_PREFETCH_BACK,
+    NOT_AFTER_BACKWARD,
+    on_ranks,
+)
 from labkit.exercises.sharded_training.training import (
     Parameters,
     alone,
+    begun,
+    first_steps,
     least_traffic,
     steps_that_came,
     training_case,
     wrong_names,
 )
-from labkit.exercises.sharded_training.travels import gathers, not_the_drivers, parts_of, scatters
-from labkit.words import join, plural
+from labkit.words import join
 
 _ROUNDING, _MOST_FAR = 0.03, 0.1
 LAYERS = ("stem", "mix", "fixed", "remix", "head")
@@ -67,7 +81,7 @@ def _in_half(case: Case) -> bool:
 
 def expected(case: Case) -> list[Values]:
     """Return the parameters after each step (the oracle)."""
-    return [{"steps": cast(Any, alone(case)), "precise": True} for _ in case.inputs]
+    return [{"steps": cast(Any, alone(case)), "precise": True, "copies": True, "typed": True} for _ in case.inputs]
 
 
 def structure(case: Case) -> list[Values]:
@@ -142,6 +156,21 @@ def _misnamed(case: Case, got: Got, wire: Wire) -> bool:
     return not got.detail or got.detail.startswith("None of your lines was running")
 
 
+def _returns_nothing(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, Failure) and "returned nothing" in got.message
+
+
+def _grads_missing(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether in step 0 what is wrong has not moved at all, or a late shard met a whole gradient in step 1."""
+    if isinstance(got, Failure):
+        return "must match the size of tensor" in got.message and "run_backward(" in got.detail
+    before, right = begun(case), alone(case)[0]
+    came = first_steps(got)
+    wrong = [wrong_names(each, right) for each in came]
+    still = [set(right) - set(wrong_names(each, before)) for each in came]
+    return not _in_half(case) and any(wrong) and all(set(a) <= b for a, b in zip(wrong, still, strict=True))
+
+
 def _no_storage(case: Case, got: Got, wire: Wire) -> bool:
     emptied = bearing("setStorage", "storage of size 0", "out of bounds")
     return isinstance(got, Failure) and emptied(case, got, wire)
@@ -164,124 +193,6 @@ def _precise(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Findin
             yield Finding("full parameters in low precision", text, "the parameters' dtype", str(kind), rank)
 
 
-def _on_ranks(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield what is whole when it should not be, and what travels at another time than it should."""
-    for rank, values in enumerate(got):
-        yield from _shares(case, rank, values)
-        yield from _memory(case, rank, values)
-        yield from _wire(case, wire, rank)
-
-
-def _shares(case: Case, rank: int, values: Values) -> Iterator[Finding]:
-    sizes = [each.numel() for each in model_for(case.inputs[0]).parameters()]
-    share = sum(-(-each // case.world_size) for each in sizes)
-    most = max(integers(values, "shards"), default=0)
-    if most > share or integer(values, "kept") > 2 * share:
-        text = f"Outside forward and backward rank {rank}'s parameters have {most} elements of {sum(sizes)}."
-        yield Finding("", text, f"at most {share}", str(most), rank)
-
-
-def _memory(case: Case, rank: int, values: Values) -> Iterator[Finding]:
-    names = _names(case)
-    last = len(names) - 1
-    for when, block, are_whole in listed(values, "seen"):
-        whole = [each for each, is_whole in enumerate(are_whole) if is_whole]
-        others = [each for each in whole if each not in (block, block + 1, block - 1)]
-        shown = join([names[each] for each in others])
-        if when == "forward" and [each for each in whole if each < block]:
-            shown = join([names[each] for each in whole if each < block])
-            text = f"While {names[block]} computes in forward, rank {rank} still holds all of {shown}."
-            yield Finding(_NEVER_FREED, text, rank=rank)
-        if when in ("forward", "backward") and others:
-            name = _ALL_AT_ONCE if when == "forward" else _NOT_AFTER_BACKWARD
-            text = f"While {names[block]} computes in {when}, rank {rank} holds all of {shown}."
-            yield Finding(name, text, rank=rank)
-        if when == "between" and [each for each in whole if each != last]:
-            shown = join([names[each] for each in whole if each != last])
-            yield Finding(_NEVER_FREED, f"Between forward and backward rank {rank} holds all of {shown}.", rank=rank)
-        if when in ("finish", "gathered") and whole:
-            after = "finish_gradient_synchronization" if when == "finish" else "gather_full_params"
-            shown = join([names[each] for each in whole])
-            name = _NOT_AFTER_BACKWARD if when == "finish" else _FULL_STAYS
-            yield Finding(name, f"After {after} rank {rank} holds all of {shown}.", rank=rank)
-    model = model_for(case.inputs[0])
-    in_root = {id(p) for name in names for p in getattr(model, name).parameters()}
-    matrices = [p for p in model.parameters() if p.dim() == 2 and id(p) not in in_root]
-    tied = model.remix.weight is model.mix.weight
-    kept = 1 + len(matrices) + (1 if tied else 0)  # the last block's, and the root's
-    saved = max(integers(values, "saved"), default=0)
-    if saved > kept:
-        text = f"Between forward and backward autograd holds {saved} whole weights on rank {rank}, though the "
-        text += "parameters look free."
-        yield Finding(_GRAPH_HOLDS, text, f"at most {kept}", str(saved), rank)
-
-
-def _wire(case: Case, wire: Wire, rank: int) -> Iterator[Finding]:
-    names = _names(case)
-    count, num_steps = len(names), len(listed(case.inputs[0], "steps"))
-    marks = [*[True] * count, False, *[True] * count, False, False, False]  # forward, between, backward, what is after
-    in_a_step = len(marks)
-    if found := not_the_drivers(case, wire, rank, marks * num_steps):
-        yield found
-        return
-    parts = parts_of(wire, rank)
-    model = model_for(case.inputs[0])
-    uses = [set(getattr(model, name).parameters()) for name in names]
-    trains = [any(p.requires_grad and sum(p in each for each in uses) == 1 for p in own) for own in uses]
-    for step in range(num_steps):
-        mine = parts[step * in_a_step : (step + 1) * in_a_step]
-        yield from _of_step(case, rank, step, mine, trains)
-        every = [call for part in mine[:-1] for call in part]
-        if any(call.kind == "all_reduce" for call in every):
-            yield Finding(_ALL_REDUCED, f"In step {step} rank {rank} calls all_reduce.", rank=rank)
-        if len(gathers(every)) > 2 * count + 2 or len(scatters(every)) > count + 1:
-            often = f"{plural(len(gathers(every)), 'gather')} and {plural(len(scatters(every)), 'scatter')}"
-            text = f"In step {step} rank {rank} calls {often} for {plural(count, 'block')}."
-            yield Finding(_EACH, text, rank=rank)
-
-
-def _of_step(
-    case: Case, rank: int, step: int, parts: list[list[CollectiveCall]], trains: list[bool]
-) -> Iterator[Finding]:
-    """Yield what is not under way when it should be. Parts: forward of each block, between, backward of each, rest."""
-    names = _names(case)
-    last = len(names) - 1
-    model = model_for(case.inputs[0])
-    uses = [set(getattr(model, name).parameters()) for name in names]
-    has = [any(sum(p in each for each in uses) == 1 for p in own) for own in uses]
-    root = any(sum(p in each for each in uses) != 1 for p in model.parameters())
-    for block in range(last):
-        begun = len(gathers([call for part in parts[: block + 1] for call in part]))
-        if begun < sum(has[: block + 2]) + root:
-            text = f"In step {step}, when {names[block]} computes on rank {rank}, {names[block + 1]} is not under way."
-            yield Finding(_NO_PREFETCH, text, rank=rank)
-    back = parts[last + 2 :]
-    early = last + 1  # parts before backward
-    for place, block in enumerate(range(last, 0, -1)):
-        calls = [call for part in [*parts[early : early + 1], *back[: place + 1]] for call in part]
-        when = f"In step {step}, when backward is at {names[block]} on rank {rank}"
-        if len(gathers(calls)) < sum(has[block - 1 : last]):
-            text = f"{when}, {names[block - 1]} is not under way."
-            yield Finding(_NO_PREFETCH_BACK, text, rank=rank)
-        if len(scatters(calls)) < sum(trains[block + 1 :]):
-            text = f"{when}, gradients of the blocks behind it have not left."
-            yield Finding(_LATE, text, rank=rank)
-    inside = scatters([call for part in back[: last + 2] for call in part])
-    at_once = [call for call in inside if waited_at_once(call)]
-    if len(inside) > 2 and len(at_once) > len(inside) / 2:  # the last before the root may be one: the root's hook waits
-        text = f"In step {step} rank {rank} waits for {len(at_once)} of {len(inside)} reduce-scatters as they begin."
-        yield Finding(_BLOCKS, text, rank=rank)
-
-
-_NEVER_FREED, _ALL_AT_ONCE, _NOT_AFTER_BACKWARD, _FULL_STAYS, _GRAPH_HOLDS = (
-    "not freed after forward", "all gathered at once", "not freed after backward", "full parameters stay",
-    "autograd holds it",
-)  # fmt: skip
-_NO_PREFETCH, _NO_PREFETCH_BACK, _ALL_REDUCED, _EACH, _LATE, _BLOCKS = (
-    "no prefetch", "no prefetch in backward", "all-reduced", "a collective for each parameter", "all at the end",
-    "waits in backward",
-)  # fmt: skip
-
 EXERCISE = declared(
     id="sharded_module",
     functions=("ShardedModule",),
@@ -289,10 +200,24 @@ EXERCISE = declared(
     oracle=expected,
     structure=structure,
     least=least_traffic,
-    looks=(_values, _precise, _on_ranks),
+    looks=(
+        flag_result("copies", "What gather_full_params returns on rank {rank} is not a copy.", "no copies"),
+        _values, _precise,
+        flag_result("typed", "On rank {rank} parameters in no block compute in another dtype than compute_dtype.",
+                    "compute_dtype ignored"),
+        on_ranks,
+    ),
     mistakes=(
         Mistake("blocks is None", "blocks may be None: then they are module.children().",
                 says=("'NoneType' object is not iterable",), certain=True),
+        Mistake("nothing returned", "forward returns what the module returns: return self.module(*args, **kwargs).",
+                seen=_returns_nothing, certain=True),
+        Mistake("compute_dtype ignored",
+                "Inputs have compute_dtype, and parameters have another dtype: each Unit takes compute_dtype, that of "
+                "the root, too.", says=("same dtype", "expected m1 and m2"), certain=True),
+        Mistake("no copies",
+                "These are the tensors that compute: freeing a unit empties them. Gather the shards into tensors of "
+                "their own."),
         Mistake("other names",
                 "gather_full_params uses the names of the module that was wrapped: self.module.named_parameters().",
                 seen=_misnamed, certain=True),
@@ -312,27 +237,31 @@ EXERCISE = declared(
         Mistake("the root left out",
                 "These are in no block, or in several: finish_gradient_synchronization has to free the root unit, too, "
                 "and then to finish its scatter.", seen=_root_left_out),
-        Mistake(_NEVER_FREED, "Free a block in its forward hook, as soon as it has computed; only the last one may "
+        Mistake("gradients not finished",
+                "Some gradients are still under way when the step is over: finish_gradient_synchronization finishes "
+                "every unit's scatter, that of the first block and of the root, too.",
+                seen=_grads_missing, certain=True),
+        Mistake(NEVER_FREED, "Free a block in its forward hook, as soon as it has computed; only the last one may "
                 "stay."),
-        Mistake(_ALL_AT_ONCE, "Only the block that computes and the next one may be whole: gather one ahead, not all."),
-        Mistake(_NOT_AFTER_BACKWARD,
+        Mistake(ALL_AT_ONCE, "Only the block that computes and the next one may be whole: gather one ahead, not all."),
+        Mistake(NOT_AFTER_BACKWARD,
                 "Free a block in backward, too: at the latest when the block before it computes. A frozen block has "
                 "no gradient that would tell you."),
-        Mistake(_FULL_STAYS,
+        Mistake(FULL_STAYS,
                 "gather_full_params returns copies; the parameters themselves must be shards again afterwards."),
-        Mistake(_GRAPH_HOLDS,
+        Mistake(GRAPH_HOLDS,
                 "Replacing parameter.data does not free what autograd has kept. Empty the storage: "
                 "tensor.untyped_storage().resize_(0)."),
-        Mistake(_NO_PREFETCH,
+        Mistake(NO_PREFETCH,
                 "When a block is about to compute, begin to gather the next one: it then travels in the meantime."),
-        Mistake(_NO_PREFETCH_BACK,
+        Mistake(NO_PREFETCH_BACK,
                 "In backward the next block is the one before: begin to gather it when this one is about to compute."),
-        Mistake(_ALL_REDUCED, "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter."),
-        Mistake(_EACH,
+        Mistake(ALL_REDUCED, "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter."),
+        Mistake(EACH,
                 "One gather and one scatter for each block are enough: a Unit does all its parameters together."),
-        Mistake(_LATE, "Scatter the gradients of a block from the hook of its last one, not after backward.",
+        Mistake(LATE, "Scatter the gradients of a block from the hook of its last one, not after backward.",
                 says=HANGS),
-        Mistake(_BLOCKS, "Begin the scatter in the hook and finish it later: when the next block's begins, say."),
+        Mistake(BLOCKS, "Begin the scatter in the hook and finish it later: when the next block's begins, say."),
         Mistake("full parameters in low precision",
                 "These are the copies that compute. Gather the shards, which are the masters, into tensors of their "
                 "own dtype."),

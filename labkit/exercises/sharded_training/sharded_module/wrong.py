@@ -119,3 +119,94 @@ changed(
 )  # fmt: skip
 changed("wants a list of blocks", "blocks is None",
         ("list(module.children() if blocks is None else blocks)", "list(blocks)"))  # fmt: skip
+changed(
+    "keeps the last two", "not freed after forward",
+    ("        if number + 1 < len(self.units) or not torch.is_grad_enabled():\n            self.units[number].free()\n",
+     "        if number + 2 < len(self.units):\n            self.units[number].free()\n"),
+)  # fmt: skip
+changed("returns nothing", "nothing returned", ("        return outputs\n", ""))
+changed(
+    "computes in the parameters' dtype", "compute_dtype ignored",
+    ("not in alone], compute_dtype)", "not in alone])"), ("in alone], compute_dtype)", "in alone])"),
+)  # fmt: skip
+changed(
+    "the root in its own dtype", "compute_dtype ignored",
+    ("not in alone], compute_dtype)", "not in alone])"),
+)  # fmt: skip
+changed(
+    "hands out what computes", "no copies",
+    (FULL, "            unit.gather()\n            full.update((p, p.data) for p in unit.params)\n"
+     "            unit.free()\n"),
+)  # fmt: skip
+changed(
+    "frees and finishes nothing", "gradients not finished",
+    ("            unit.free()\n            unit.finish_scatter()\n", "            unit.free()\n"),
+)  # fmt: skip
+changed(
+    "finishes the one started last", "gradients not finished",
+    ("            unit.free()\n            unit.finish_scatter()\n", "            unit.free()\n"
+     "        if self.last_left is not None:\n            self.last_left.finish_scatter()\n"),
+    ("            if self.last_left is not None:\n                self.last_left.finish_scatter()\n            if len",
+     "            if len"),
+)  # fmt: skip
+WRONG.right(
+    "frees the last block, too, and waits for no scatter in backward",
+    """class ShardedModule(nn.Module):
+    def __init__(self, module, blocks=None, compute_dtype=None):
+        super().__init__()
+        self.module = module
+        blocks = list(module.children()) if blocks is None else list(blocks)
+        uses = {}
+        for number, block in enumerate(blocks):
+            for parameter in block.parameters():
+                uses.setdefault(parameter, set()).add(number)
+        own = [[p for p in block.parameters() if len(uses[p]) == 1] for block in blocks]
+        rest = [p for p in module.parameters() if len(uses.get(p, ())) != 1]
+        self.units = [Unit(each, compute_dtype) for each in own]
+        self.rest = Unit(rest, compute_dtype)
+        for number, block in enumerate(blocks):
+            block.register_forward_pre_hook(lambda layer, given, number=number: self.arrive(number, number + 1))
+            block.register_forward_hook(lambda layer, given, output, number=number: self.leave(number, output))
+        for unit in (*self.units, self.rest):
+            for parameter in unit.trained:
+                parameter.register_post_accumulate_grad_hook(lambda p, unit=unit: self.complete(unit))
+
+    def arrive(self, number, following):
+        self.units[number].gather()
+        if following in range(len(self.units)):
+            self.units[following].start_gather()
+
+    def leave(self, number, output):
+        self.units[number].free()
+        if output.requires_grad:
+            output.register_hook(lambda gradient: self.back(number))
+
+    def back(self, number):
+        for unit in self.units[number + 1 : number + 2]:
+            unit.free()
+        self.arrive(number, number - 1)
+
+    def complete(self, unit):
+        if not any(p.grad is None for p in unit.trained):
+            unit.start_scatter()
+
+    def forward(self, *args, **kwargs):
+        self.rest.gather()
+        return self.module(*args, **kwargs)
+
+    def finish_gradient_synchronization(self):
+        for unit in (*self.units, self.rest):
+            unit.free()
+            unit.finish_scatter()
+
+    def gather_full_params(self):
+        full = {}
+        for unit in (*self.units, self.rest):
+            unit.free()
+            if unit.params:
+                copies = [torch.empty(w.shape, dtype=p.dtype) for p, w in zip(unit.params, unit.whole)]
+                start_gather(unit.shards, copies)()
+                full.update(zip(unit.params, copies))
+        return {name: full[parameter] for name, parameter in self.module.named_parameters()}
+""",
+)

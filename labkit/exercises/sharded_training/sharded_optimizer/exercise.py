@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, cast
 
 from torch import Tensor
@@ -10,20 +11,24 @@ from torch import Tensor
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.declared import Mistake, declared, flag_result
+from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
+from labkit.exercises.sharded_training.on_ranks import model_for
 from labkit.exercises.sharded_training.sharded_optimizer.driver import drive
 from labkit.exercises.sharded_training.training import (
     EVERYTHING,
     STEPS,
+    UNEQUAL,
     alone,
     begun,
     first_steps,
     keeps_its_share,
     trained,
     training_case,
+    wrong_names,
 )
 
 
@@ -63,6 +68,26 @@ def _tail(case: Case, got: Got, wire: Wire) -> bool:
     return _stands_still(case, got, tail=True)
 
 
+def _frozen_moved(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether frozen parameters have moved in step 0, and nothing else is wrong there."""
+    frozen = {name for name, each in model_for(case.inputs[0]).named_parameters() if not each.requires_grad}
+    wrong = [set(wrong_names(came, alone(case)[0])) for came in first_steps(got)]
+    return any(wrong) and all(each <= frozen for each in wrong)
+
+
+def _without_a_rate(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, Failure) and got.error == "KeyError" and "'lr'" in got.message
+
+
+def _no_gradient_travels(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
+    """Yield who reduces gradients, which are equal; an all_reduce in the place of a gather is none of these."""
+    for rank in range(case.world_size):
+        kinds = {each.kind for each in wire.collectives if each.rank == rank}
+        gathered = any(each.startswith(("all_gather", "broadcast")) for each in kinds)
+        if any(each.startswith("reduce_scatter") for each in kinds) or ("all_reduce" in kinds and gathered):
+            yield Finding("equal gradients sent", f"The values are right, but rank {rank} sends gradients.", rank=rank)
+
+
 def _unsharded(case: Case, rank: int) -> list[dict[str, Tensor]] | None:
     return alone(case, unsharded=rank) if "beside" in case.inputs[rank] else None
 
@@ -84,7 +109,8 @@ EXERCISE = declared(
     looks=(
         flag_result("forgotten", "After zero_grad() rank {rank} still has gradients.", "gradients remembered"),
         STEPS,
-        keeps_its_share,
+        keeps_its_share(UNEQUAL),
+        _no_gradient_travels,
     ),
     mistakes=(
         Mistake("one group for all",
@@ -93,10 +119,16 @@ EXERCISE = declared(
                 {"steps": trained(groups=False)}),
         Mistake("learning rate fixed",
                 "A new learning rate in param_groups changes nothing. param_groups must be the very dicts that the "
-                "inner optimizer reads.", {"steps": trained(slower=False)}),
+                "inner optimizer reads.", {"steps": trained(slower=False)}, seen=_without_a_rate, certain=True),
+        Mistake("one rate for all groups",
+                "Every group has a learning rate of its own: a step uses the one that stands in that group's dict.",
+                {"steps": trained(one_rate=True)}),
         Mistake("moved without a gradient",
                 "A parameter without a gradient has moved: with zeros for a gradient, Adam still applies weight decay "
                 "and old momentum. Let the shard's grad be None, too.", {"steps": trained(zeros=True)}),
+        Mistake("frozen ones updated",
+                "Frozen parameters have moved. They are never updated, not even by weight decay: leave out what does "
+                "not require a gradient.", seen=_frozen_moved),
         Mistake("options lost",
                 "The options in kwargs have not reached optimizer_cls: optimizer_cls(groups, **kwargs).",
                 {"steps": trained(plain=True)}),
@@ -118,12 +150,20 @@ EXERCISE = declared(
         Mistake("only the own shard",
                 "Each rank has updated its own part, and the others' parts are as old as before: gather all shards "
                 "after the update.", says=HANGS, seen=_own_only),
+        Mistake("groups not taken",
+                'params may be groups: then its elements are dicts, and each has its parameters under "params".',
+                says=("'dict' object has no attribute",), certain=True),
         Mistake("params read as a list",
                 "params may be an iterator, as model.parameters() is, which has no first element and can be read "
                 "once: begin with params = list(params).", seen=_as_a_list, certain=True),
         Mistake(EVERYTHING,
                 "This rank keeps the state of all elements. Give optimizer_cls the shards, not the parameters.",
                 {"steps": _unsharded}),
+        Mistake(UNEQUAL,
+                "Parameters were dealt out whole, so that ranks keep unequal amounts. Cut each one: every rank keeps "
+                "the state of its shard of it."),
+        Mistake("equal gradients sent",
+                "Gradients are equal on all ranks already: each takes its shard of its own, and none of them travels."),
         Mistake("gradients remembered",
                 "zero_grad must forget the gradients of the parameters, not only those of the shards."),
     ),

@@ -80,3 +80,73 @@ changed(
     ("shard.grad = None if parameter.grad is None else shard_of(parameter.grad)", "shard.grad = None"),
 )  # fmt: skip
 changed("takes parameters", "parameters for gradients", ("shard_of(parameter.grad)", "shard_of(parameter.data)"))
+changed(
+    "takes parameters alone", "groups not taken",
+    ("        if not isinstance(groups[0], dict):\n            groups = [{\"params\": groups}]\n",
+     "        groups = [{\"params\": groups}]\n"),
+)  # fmt: skip
+changed(
+    "decays what is frozen", "frozen ones updated",
+    ("[p for p in group[\"params\"] if p.requires_grad]", "list(group[\"params\"])"),
+    ("None if parameter.grad is None else shard_of(parameter.grad)",
+     "shard_of(parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)) "
+     "if parameter.grad is not None or not parameter.requires_grad else None"),
+)  # fmt: skip
+changed(
+    "keeps the first rate", "learning rate fixed",
+    ("        self.param_groups = self.optimizer.param_groups\n", "        self.param_groups = groups\n"),
+)  # fmt: skip
+changed(
+    "reads the rate of the first group", "one rate for all groups",
+    ("        self.param_groups = self.optimizer.param_groups\n",
+     "        self.param_groups = [dict(group) for group in self.optimizer.param_groups]\n"),
+    ("        self.optimizer.step()\n",
+     "        for group in self.optimizer.param_groups:\n            group[\"lr\"] = self.param_groups[0][\"lr\"]\n"
+     "        self.optimizer.step()\n"),
+)  # fmt: skip
+changed(
+    "deals whole parameters out", "more than a share",
+    ("        self.shards = {p: nn.Parameter(shard_of(p)) for group in groups for p in group[\"params\"]}\n",
+     "        every = [p for group in groups for p in group[\"params\"]]\n"
+     "        self.owner = {p: at % dist.get_world_size() for at, p in enumerate(every)}\n"
+     "        self.shards = {p: p for p in every if self.owner[p] == dist.get_rank()}\n"),
+    ("[self.shards[p] for p in group[\"params\"]]", "[p for p in group[\"params\"] if p in self.shards]"),
+    ("        for parameter in self.shards:\n", "        for parameter in self.owner:\n"),
+    ("        self.take_gradients()\n", ""),
+    (GATHER, "for p, owner in self.owner.items():\n            dist.broadcast(p.data, owner)"),
+    ("        for shard in self.shards.values():\n            shard.grad = None\n", ""),
+)  # fmt: skip
+changed(
+    "averages once more", "equal gradients sent",
+    ("else shard_of(parameter.grad)", "else start_scatter([parameter.grad])()[0]"),
+)  # fmt: skip
+WRONG.right(
+    "groups of its own with the parameters in them",
+    """class ShardedOptimizer:
+    def __init__(self, params, optimizer_cls, **kwargs):
+        given = list(params)
+        if not isinstance(given[0], dict):
+            given = [{"params": given}]
+        self.trained = [[p for p in group["params"] if p.requires_grad] for group in given]
+        self.parts = [[torch.nn.Parameter(shard_of(p)) for p in each] for each in self.trained]
+        local = [{**group, "params": parts} for group, parts in zip(given, self.parts)]
+        self.inner = optimizer_cls(local, **kwargs)
+        self.param_groups = [
+            {**group, "params": each} for group, each in zip(self.inner.param_groups, self.trained)
+        ]
+
+    def zero_grad(self, set_to_none=True):
+        for each in self.trained:
+            for parameter in each:
+                parameter.grad = None
+
+    def step(self):
+        for mine, theirs in zip(self.inner.param_groups, self.param_groups):
+            mine["lr"] = theirs["lr"]
+        whole, parts = sum(self.trained, []), sum(self.parts, [])
+        for parameter, part in zip(whole, parts):
+            part.grad = None if parameter.grad is None else shard_of(parameter.grad)
+        self.inner.step()
+        start_gather(parts, whole)()
+""",
+)

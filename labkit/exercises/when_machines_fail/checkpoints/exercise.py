@@ -93,7 +93,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             name = _NO_PAIR if _is_no_pair(each.get("again")) else ""
             name = name if name or _is_pythons_own(each.get("again")) or not isinstance(came, int | None) else (
                 _AGAIN if _raised(each.get("again")) else _SORT if _reads_as_words(known, came)
-                else _of_steps(known, came) if came is not None else _none_found(integer(each, "files_again"))
+                else _of_steps(known, came) if came is not None
+                else _none_found(integer(each, "files_again"), steps[num_saved], crashes)
             )  # fmt: skip
             yield Finding(name, text, problem[0])
         if not each["between"] and num_saved < len(steps) and not 1 <= integer(each, "files_later") <= 2:
@@ -194,9 +195,10 @@ def _story(steps: list[int], each: dict[str, Value]) -> str:
     return f"While step {steps[min(saved, len(steps) - 1)]} was saved, {each['what']}, {how}."
 
 
-def _none_found(num_files: int) -> str:
-    """Return the mistake of a load that finds nothing after a save, by how many files are in the folder."""
-    return _NOT_FOUND if num_files else _EMPTY
+def _none_found(num_files: int, step: int | None, crashes: list[dict[str, Any]]) -> str:
+    """Return the mistake of a load that finds nothing after a step was saved, by how many files are in the folder."""
+    finds_others = any(_step_of(each["loaded"]) for each in crashes)
+    return _EMPTY if not num_files else _ZERO if step == 0 and finds_others else _NOT_FOUND
 
 
 def _named(case: Case, each: dict[str, Value], crashes: list[dict[str, Value]]) -> str:
@@ -207,6 +209,8 @@ def _named(case: Case, each: dict[str, Value], crashes: list[dict[str, Value]]) 
     if _is_no_pair(loaded):
         return _NO_PAIR
     renames = any(crash["renamed"] for crash in crashes)
+    if not saved and not integer(each, "files") and _raised(loaded) and not _is_pythons_own(loaded):
+        return _RAISES
     if "invalid literal for int" in str(_raised(loaded)):
         return _LEFTOVER
     if not isinstance(step, int | None) or (_is_pythons_own(loaded) and not each["cut"]):
@@ -215,7 +219,7 @@ def _named(case: Case, each: dict[str, Value], crashes: list[dict[str, Value]]) 
         return _DAMAGED if _raised(loaded) else _GIVES_UP if integer(each, "files") > 1 and step is None else _ONE
     if how == "kill" and each["between"]:
         if step is None and not _raised(loaded):
-            return _none_found(integer(each, "files"))
+            return _none_found(integer(each, "files"), steps[saved - 1] if saved else None, crashes)
         return _SORT if _reads_as_words(steps[:saved], step) else _of_steps(steps, step)
     if how == "kill":
         return _DELETES if not _raised(loaded) and step is None else _IN_PLACE
@@ -253,7 +257,9 @@ def _reads_as_words(steps: list[int], step: Value) -> bool:
     "at_most ignored", "at_most itself left out", "gives up at a damaged file", "a leftover taken for a checkpoint",
     "gives up at a later step", "not found again", "nothing is left",
 )  # fmt: skip
-_NO_PAIR, _NEVER_SAVED = "not a pair of step and state", "a step that was never saved"
+_NO_PAIR, _NEVER_SAVED, _ZERO, _RAISES = (
+    "not a pair of step and state", "a step that was never saved", "step 0 taken for none", "an error for none",
+)  # fmt: skip
 
 EXERCISE = declared(
     id="checkpoints",
@@ -263,7 +269,7 @@ EXERCISE = declared(
     structure=structure,
     looks=(find,),
     visible=(
-        checkpoint_case("three saves", 121, [1, 2, 3]),
+        checkpoint_case("three saves, from step 0 on", 121, [0, 1, 2]),
         checkpoint_case("steps 9, 10 and 100", 122, [9, 10, 100]),
         checkpoint_case("the newest is cut off", 125, [3, 4], 60),
         checkpoint_case("killed in a save, and started again", 127, [5, 6], restart=True),
@@ -309,12 +315,15 @@ EXERCISE = declared(
                 "The old checkpoint was gone before the new one was safe on the disk. Delete last, after the folder "
                 "is synced."),
         Mistake(_NO_PAIR, "load_checkpoint returns None, or the step and the state, in this order."),
+        Mistake(_ZERO, "Step 0 is a step: where load_checkpoint asks whether there is one, compare with None."),
+        Mistake(_RAISES, "Where there is no checkpoint that can be read, load_checkpoint returns None: a new run "
+                "begins with that."),
         Mistake(_AGAIN,
                 "What the crash left is in the way, and so every restart fails at the same place. Expect leftovers: "
                 "overwrite them, or remove them first."),
         Mistake(_KEEPS, "Delete all but the newest two, when the new one is safe. What a crash left unfinished "
                 "counts, too: overwrite it, or remove it."),
-        Mistake(_AT_MOST, "With at_most, later steps are not looked at."),
+        Mistake(_AT_MOST, "With at_most, later steps are not looked at, also where at_most is 0."),
         Mistake(_STRICT, "The step at_most itself may be loaded: leave out only those that are greater."),
         Mistake(_PASSED, "The newest file is of a later step than at_most, and load_checkpoint gave up. Pass it over, "
                 "and look at the one before."),

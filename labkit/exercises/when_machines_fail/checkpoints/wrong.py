@@ -178,3 +178,40 @@ changed(
     "a step that was never saved",
     ("return int(path.stem), state", "return int(path.stem) + 1, state"),
 )
+changed("takes at_most 0 for none", "at_most ignored", ("if at_most is not None and int", "if at_most and int"))
+changed(
+    "takes step 0 for none", "step 0 taken for none",
+    ("        return int(path.stem), state\n", "        return (int(path.stem), state) if int(path.stem) else None\n"),
+)  # fmt: skip
+changed("keeps the newest alone", "one file for all", ("[:-2]", "[:-1]"))
+changed(
+    "raises where there is none", "an error for none", ("    return None\n", "    raise FileNotFoundError(folder)\n")
+)
+changed(
+    "the first of a list that may be empty", "an error for none",
+    ("    for path in paths:\n", "    paths[0].stat()\n    for path in paths:\n"),
+)  # fmt: skip
+WRONG.right(
+    "catches what torch.load raises of a file that is cut off, or empty",
+    """def save_checkpoint(folder, step, state):
+    with open(folder / "new", "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(folder / "new", folder / f"{step:09d}.pt")
+    sync(folder)
+    for each in sorted(folder.glob("*.pt"))[:-2]:
+        os.remove(each)
+
+
+def load_checkpoint(folder, at_most=None):
+    for path in sorted(folder.glob("*.pt"), reverse=True):
+        step = int(path.stem)
+        if at_most is None or step <= at_most:
+            try:
+                return step, torch.load(path)
+            except (EOFError, RuntimeError):
+                pass
+    return None
+""",
+)

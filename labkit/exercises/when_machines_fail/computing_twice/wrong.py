@@ -106,3 +106,13 @@ WRONG.right(
     return torch.stack(right).mean(0), broken
 """,
 )
+changed(
+    "the third is the checker where there are three", "blames the wrong one",
+    ("checker, third = (one - 1) % size, (one + 1) % size", "checker, third = (one - 1) % size, (one + 2) % size"),
+)  # fmt: skip
+changed(
+    "the mean without the broken rank", "a batch is left out",
+    ("    dist.all_reduce(gradient)\n    return gradient / size, broken\n",
+     "    gradient = gradient if rank != broken else torch.zeros_like(gradient)\n    dist.all_reduce(gradient)\n"
+     "    return gradient / (size - (broken is not None)), broken\n"),
+)  # fmt: skip

@@ -90,7 +90,8 @@ def _state(run: Training) -> dict[str, Any]:
         "model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), "schedule": run.schedule.state_dict(),
         "scaler": run.scaler.state_dict(), "order": sampler.order, "position": sampler.position,
         "generator": sampler.generator.get_state(), "python": random.getstate(), "torch": torch.get_rng_state(),
-        "step": run.step,
+        "step": run.step, "initial": torch.initial_seed(),
+        "generator seed": sampler.generator.initial_seed(),
     }  # fmt: skip
 
 
@@ -118,6 +119,13 @@ def _restore(run: Training, state: dict[str, Any], forgotten: tuple[str, ...]) -
         random.setstate(state["python"])
     if have("torch"):
         torch.set_rng_state(state["torch"])
+    for seeded, number in (("torch by step", state["step"]), ("torch by seed", state["initial"])):
+        if seeded in forgotten:
+            torch.manual_seed(number)
+    if "generator by seed" in forgotten:
+        run.sampler.generator.manual_seed(state["generator seed"])
+    if "python by step" in forgotten:
+        random.seed(state["step"])
     run.step = state["step"] if have("step") else run.step
 
 
@@ -237,7 +245,7 @@ EXERCISE = declared(
                 {"samples": (_way("samples", "order"), _way("samples", "order", "redrawn"))}),
         Mistake("the next epoch's order",
                 "This epoch is right, and the next one is shuffled otherwise: keep the state of sampler.generator.",
-                {"samples": _way("samples", "generator")}),
+                {"samples": (_way("samples", "generator"), _way("samples", "generator by seed"))}),
         Mistake("an order of the new run's seed",
                 "This is as far into the epoch as it was, in an order that the new run's own seed gave, and a resume "
                 "knows no seed. Keep sampler.order, and the state of sampler.generator.",
@@ -251,6 +259,11 @@ EXERCISE = declared(
                  ("noise",), "python"),
         _forgets("torch's random numbers", "Dropout draws from torch.get_rng_state(). Keep it, and set it again.",
                  ("losses",), "torch"),
+        Mistake("random numbers seeded anew",
+                "A seed begins a sequence of random numbers, and the run was in the midst of one. Keep where it was: "
+                "torch.get_rng_state(), random.getstate().",
+                {"losses": (_way("losses", "torch by step"), _way("losses", "torch by seed")),
+                 "noise": _way("noise", "python by step")}),
         _forgets("step count", "run.step is part of the state: restore sets it to what it was.", ("step",), "step"),
         Mistake("live tensors",
                 "state_dict() returns the tensors themselves, and training goes on changing them while you write. "

@@ -92,3 +92,21 @@ def restore(run, state):
 """,
 )
 changed("counts one more", "step count", ('run.step = state["step"]', 'run.step = state["step"] + 1'))
+changed(
+    "seeds torch by the step", "random numbers seeded anew",
+    ('torch.set_rng_state(state["torch"])', 'torch.manual_seed(state["step"])'),
+)  # fmt: skip
+changed(
+    "keeps torch's seed", "random numbers seeded anew",
+    ('torch.set_rng_state(state["torch"])', 'torch.manual_seed(state["torch"])'),
+    ("torch.get_rng_state()", "torch.initial_seed()"),
+)  # fmt: skip
+changed(
+    "seeds Python by the step", "random numbers seeded anew",
+    ('random.setstate(state["python"])', 'random.seed(state["step"])'),
+)  # fmt: skip
+changed(
+    "the sampler's seed", "the next epoch's order",
+    ("run.sampler.generator.get_state()", "run.sampler.generator.initial_seed()"),
+    ('run.sampler.generator.set_state(state["generator"])', 'run.sampler.generator.manual_seed(state["generator"])'),
+)  # fmt: skip

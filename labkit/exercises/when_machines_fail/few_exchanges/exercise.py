@@ -62,7 +62,7 @@ def _replayed(seed: int, steps: int, rate: float, momentum: float, mistake: str)
                 moves.append(_inner(worker, shared, steps, mistake))
             elif mistake == _ABSENT:
                 moves.append(torch.zeros_like(shared))
-        average = torch.stack(moves).mean(0)
+        average = torch.stack(moves).sum(0) if mistake == _ADDED else torch.stack(moves).mean(0)
         if mistake == _SIGN:
             average = -average
         if mistake == _PLAIN:
@@ -70,9 +70,9 @@ def _replayed(seed: int, steps: int, rate: float, momentum: float, mistake: str)
         elif mistake == _NO_MOMENTUM:
             shared = shared + rate * average
         else:
-            kept = momentum * kept + average
+            kept = momentum * kept + (1 - momentum if mistake == _DAMPED else 1.0) * average
             shared = shared + rate * (kept if mistake == _HEAVY else average + momentum * kept)
-        found.append(shared)
+        found.append(torch.zeros_like(shared) if mistake == _NOTHING else shared)
     return tuple(found)
 
 
@@ -130,7 +130,9 @@ def _same(came: Any, wanted: Tensor) -> bool:
 
 def _named(case: Case, shared: list[Any]) -> str:
     """Return the mistake that gives these weights."""
-    for mistake in (_STALE, _ADD_UP, _MOMENTS, _ABSENT, _SIGN, _PLAIN, _NO_MOMENTUM, _HEAVY):
+    for mistake in (
+        _STALE, _ADD_UP, _MOMENTS, _ABSENT, _SIGN, _PLAIN, _NO_MOMENTUM, _HEAVY, _ADDED, _DAMPED, _NOTHING,
+    ):  # fmt: skip
         if all(_same(came, wanted) for came, wanted in zip(shared, _ways(case, mistake), strict=True)):
             return mistake
     return ""
@@ -168,6 +170,7 @@ _FORM, _STALE, _MOMENTS, _ABSENT, _SIGN, _PLAIN, _NO_MOMENTUM, _HEAVY, _NO_RECIP
     "weights are averaged", "no momentum", "momentum without Nesterov", "no recipe", "the goal is never reached",
     "gradients add up",
 )  # fmt: skip
+_ADDED, _DAMPED, _NOTHING = "moves added up", "momentum averaged", "nothing moves"
 
 EXERCISE = declared(
     id="few_exchanges",
@@ -192,6 +195,11 @@ EXERCISE = declared(
         Mistake(_NO_MOMENTUM, "The momentum is left out: moves of former rounds go on counting."),
         Mistake(_HEAVY, "This is SGD's usual momentum. Nesterov's adds this round's average to momentum times the new "
                 "momentum."),
+        Mistake(_ADDED, "The moves are added up. The gradient is minus their average: divide by how many there are."),
+        Mistake(_DAMPED, "You average gradients into the momentum. torch's SGD adds them up: momentum = beta * "
+                "momentum + gradient."),
+        Mistake(_NOTHING, "The shared weights never move. A worker that trains in shared itself changes it, and then "
+                "after minus before is 0: copy shared into worker.weights."),
         Mistake(_NO_RECIPE, "Return Recipe(steps=20, rate=0.7, momentum=0.9), with a whole number of steps."),
         Mistake(_NEVER, "Each class of the data is some worker's alone. If rounds are so long that a worker is always "
                 "killed in one, its data never counts. If the rate is small, the weights move too little."),

@@ -59,3 +59,17 @@ def plan_rounds(crew):
     return Recipe(min((steps for steps in known if known[steps]), key=lambda steps: known[steps]), 1.0, 0.9)
 """,
 )
+changed(
+    "before minus after",
+    "the wrong direction",
+    ("worker.weights.detach() - shared", "shared - worker.weights.detach()"),
+)
+changed("adds the moves up", "moves added up", ("is not None]).mean(0)", "is not None]).sum(0)"))
+changed(
+    "divides by all workers", "the absent are averaged", ("is not None]).mean(0)", "is not None]).sum(0) / len(moves)")
+)
+changed(
+    "averages into the momentum", "momentum averaged",
+    ("momentum = beta * momentum + average", "momentum = beta * momentum + (1 - beta) * average"),
+)  # fmt: skip
+changed("trains in the shared weights", "nothing moves", (COPY, "        worker.weights.data = shared\n"))

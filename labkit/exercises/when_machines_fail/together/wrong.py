@@ -167,3 +167,8 @@ changed("the folder right of the name", "one file for several ranks",
         (MINE + "    mine.mkdir", BEHIND + "    mine.mkdir"), (MINE + "    found", BEHIND + "    found"))  # fmt: skip
 changed("saves another tensor", "another state",
         ("mine, step, state)", 'mine, step, {"weight": state["weight"] + 1})'))  # fmt: skip
+changed(
+    "None where a rank has none, and no call", "a call that some never make",
+    ("    newest = torch.tensor(-1 if found",
+     "    if found is None:\n        return None\n    newest = torch.tensor(-1 if found"),
+)  # fmt: skip
