@@ -69,7 +69,8 @@ def lesson_slug(number: str) -> str:
 
 
 def _cells(number: str) -> list[Any]:
-    return list(nbformat.read(next(NOTEBOOKS.glob(f"{number}_*.ipynb")), as_version=4).cells)
+    read: Any = nbformat.read
+    return list(read(next(NOTEBOOKS.glob(f"{number}_*.ipynb")), as_version=4).cells)
 
 
 def _docstrings(source: str) -> list[str]:
