@@ -147,7 +147,10 @@ EXERCISE = declared(
         Mistake(_FROZEN, "A frozen weight or bias gets no gradient: ask its requires_grad before you add."),
         Mistake(_NO_BIAS, "The output is x @ weight.T: the bias is missing."),
         Mistake("no bias to ask", "bias may be None: then there is nothing to add to, and nothing to ask.",
-                says=("'NoneType' object",), certain=True),
+                says=("no attribute 'requires_grad'", "no attribute 'grad'"), certain=True),
+        Mistake("no gradient yet",
+                "Before the first backward .grad is None, and nothing can be added to it: set it then, and add later.",
+                says=("no attribute 'add_'", "'NoneType' and 'Tensor'"), certain=True),
         Mistake(_NOTHING_FOR_X,
                 "backward returns nothing for x: the stage before waits for gradient @ weight, so this one is not put "
                 "off."),

@@ -76,3 +76,5 @@ def linear_later(x, weight, bias, later):
     later.append(rest)
     return Later.apply(x)
 """)  # fmt: skip
+changed("adds to a gradient that is not there", "no gradient yet", (FOUND, "weight.grad += found"))
+changed("adds in place to what is not there", "no gradient yet", (FOUND, "weight.grad.add_(found)"))
