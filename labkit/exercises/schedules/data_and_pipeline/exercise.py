@@ -158,6 +158,7 @@ def _of_gradients(case: Case, rank: int, came: Gradients) -> str:
         (_UPSIDE_DOWN, way(column, lambda own, everybody, pipelines: everybody / own)),
         (_ALIKE, way(column, lambda own, everybody, pipelines: 1 / pipelines)),
         (_AVERAGED, way(column, lambda own, everybody, pipelines: own / everybody / pipelines)),
+        (_SUM_TO_N, way(column, lambda own, everybody, pipelines: own / everybody * pipelines)),
         (_COUNTED, way(column, lambda own, everybody, pipelines: own / everybody / num_stages)),
         (_COUNTED, way(column, lambda own, everybody, pipelines: 1 / num_stages)),
         (_BY_SAMPLES, way(column, lambda own, everybody, pipelines: float(own))),
@@ -225,6 +226,7 @@ _COUNTED, _AVERAGED, _ZEROS, _ONE_PIPELINE = (
     "samples counted along the pipeline", "weighed and averaged", "a gradient in place of None",
     "summed on one pipeline alone",
 )  # fmt: skip
+_SUM_TO_N = "weights that add up to N"
 _ALIKE, _BY_SAMPLES, _NO_ROW, _AXIS, _ALL, _FLOAT32, _NONE = (
     "mean over the pipelines", "times the samples", "weighed, not summed", "the wrong axis", "summed over all ranks",
     "counted in float32",
@@ -265,6 +267,9 @@ EXERCISE = declared(
         Mistake(_AVERAGED,
                 "The weights already add up to 1: own samples over all samples. Sum the weighed gradients, and divide "
                 "by nothing more (no ReduceOp.AVG)."),
+        Mistake(_SUM_TO_N,
+                "The weights of N pipelines add up to N, so the sum is N times too large. A weight is the pipeline's "
+                "own samples over all samples, not over their mean."),
         Mistake(_ZEROS,
                 "A frozen or unused parameter has None for its gradient, and keeps it. Zeros in its place would let "
                 "weight decay or momentum move it."),
@@ -297,6 +302,8 @@ EXERCISE = declared(
         Mistake(_SOME,
                 "Some gradients are right, and these are as run_step left them. Weigh and sum every gradient that is "
                 "there: does a loop end after its first round?"),
-        Mistake(_NOT_RETURNED, "Every pipeline's last stage returns the loss, not that of one pipeline alone."),
+        Mistake(_NOT_RETURNED,
+                "Every pipeline's last stage returns the loss, as a tensor (no item()), not that of one pipeline "
+                "alone."),
     ),
 )  # fmt: skip

@@ -83,3 +83,7 @@ changed("weighs before the pipeline runs", "summed, not weighed",
     if loss is not None:
         loss *= share
     for tensor in ["""))  # fmt: skip
+changed("over the mean of samples", "weights that add up to N",
+        ("everybody.item()\n", "(everybody.item() / mesh['data'].size())\n"))  # fmt: skip
+changed("a number for the loss", "the loss not returned",
+        ("    return loss\n", "    return None if loss is None else loss.item()\n"))  # fmt: skip
