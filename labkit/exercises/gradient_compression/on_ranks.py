@@ -46,7 +46,8 @@ def compress_tensors(functions: Functions, inputs: Values) -> Values:
     """Compress each gradient, and unpack it with another compressor of the same kind.
 
     Inputs: calls: dicts with compressor, options, gradient, times (how often the same one compresses it), noise (seed
-    of torch's own generator before the call), layout; packets: lists of parts whose bytes are asked for.
+    of torch's own generator before the call), layout, between (optional: another gradient, compressed after each
+    time); packets: lists of parts whose bytes are asked for.
     """
     calls: list[Value] = []
     for call in records(inputs, "calls"):
@@ -57,6 +58,8 @@ def compress_tensors(functions: Functions, inputs: Values) -> Values:
         for _ in range(integer(call, "times")):
             given, generator = laid_out(gradient, text(call, "layout")), torch.get_rng_state()
             packet = compressor.compress(given)
+            if "between" in call:
+                compressor.compress(tensor(call, "between").clone())
             parts = parts_of(packet)
             if isinstance(parts, str):
                 came.append({"problem": parts})

@@ -54,6 +54,8 @@ def expected(case: Case) -> list[Values]:
         "mse_loss": hidden.float().square().mean(), "exp": torch.exp((hidden * 0.1).float()),
         "relu of a float32 tensor": functional.relu(x), "@": out, "labels + 1": labels + 1,
         "linear after the mode": functional.linear(x, first),
+        "linear of the other 16-bit type": functional.linear(*(each.to(_other(low)).to(low) for each in (x, first))),
+        "x after all": x,
     }  # fmt: skip
     return [
         {
@@ -63,13 +65,18 @@ def expected(case: Case) -> list[Values]:
     ]
 
 
+def _other(dtype: torch.dtype) -> torch.dtype:
+    return torch.float16 if dtype == torch.bfloat16 else torch.bfloat16
+
+
 _TOO_WIDE = "computed in float64"
 _NAMED = {
     "linear": "products in float32", "matmul": "products in float32", "@": "products in float32",
     "cross_entropy": "sums in 16 bits", "mse_loss": "sums in 16 bits", "exp": "sums in 16 bits",
     "linear with named arguments": "named arguments are left out", "relu of a float32 tensor": "everything is cast",
     "relu of a 16-bit tensor": "everything is cast", "labels + 1": "labels are cast",
-    "linear after the mode": "still on after the mode",
+    "linear after the mode": "still on after the mode", "x after all": "arguments are changed",
+    "linear of the other 16-bit type": "the other 16 bits",
 }  # fmt: skip
 
 
@@ -77,7 +84,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong: dtypes first, then values, then gradients."""
     (right,), relative = expected(case), _RELATIVE[text(case.inputs[0], "dtype")]
     results, gradients = record(right, "results"), record(right, "gradients")
-    for name in results:
+    for name in ("x after all", *results):
         wanted, dtype = tensor(results, name).dtype, tensor(record(got[0], "results"), name).dtype
         if dtype != wanted:
             other = {dtype, wanted} == {torch.bfloat16, torch.float16}
@@ -122,10 +129,15 @@ EXERCISE = declared(
         Mistake("not every argument is cast",
                 "One product met two dtypes: every floating-point tensor among the arguments must be cast, the bias "
                 "too.", says=("the same dtype", "should be the same"), certain=True),
+        Mistake("arguments are changed",
+                "After the call x itself has another dtype: value.data = ... changes the caller's tensor. "
+                "value.to(...) makes a new one."),
         Mistake("products in float32",
                 "A product came back in float32: cast its arguments to self.dtype, leave its result as it is, and "
                 "check that the function is found in IN_16_BITS."),
-        Mistake("the other 16 bits", "The mode was made with another 16-bit type: cast to self.dtype."),
+        Mistake("the other 16 bits",
+                "A product came back in another 16-bit type than the mode's: cast its arguments to self.dtype, "
+                "whatever floating-point type they have."),
         Mistake(_TOO_WIDE, "Nothing is cast to float64 here: arguments of IN_32_BITS become torch.float32."),
         Mistake("sums in 16 bits",
                 "A loss or an exponential was computed in 16 bits: arguments of IN_32_BITS become float32."),

@@ -38,3 +38,41 @@ WRONG.changed(
     "products in float32",
     ("for name, value in kwargs.items()})", "for name, value in kwargs.items()}).float()"),
 )
+TO = "return value.to(wanted) if isinstance(value, Tensor) and value.is_floating_point() else value"
+WRONG.changed(
+    "casts in place",
+    "arguments are changed",
+    (TO, f"if {FLOAT}:\n                value.data = value.data.to(wanted)\n            return value"),
+)
+WRONG.changed("float32 alone", "sums in 16 bits", ("value.is_floating_point()", "value.dtype == torch.float32"))
+WRONG.changed(
+    "what has 16 bits stays", "the other 16 bits",
+    (FLOAT, f"{FLOAT} and (wanted == torch.float32 or value.dtype == torch.float32)"),
+)  # fmt: skip
+WRONG.changed("parameters alone", "not every argument is cast", (FLOAT, f"{FLOAT} and value.requires_grad"))
+WRONG.changed(
+    "without a graph",
+    "no gradient",
+    ("return function(*map", "with torch.no_grad():\n            return function(*map"),
+)
+WRONG.changed(
+    "the lists exchanged",
+    "products in float32",
+    ("self.dtype if function in IN_16_BITS else torch.float32 if function in IN_32_BITS",
+     "torch.float32 if function in IN_16_BITS else self.dtype if function in IN_32_BITS"),
+)  # fmt: skip
+WRONG.right("doubles stay doubles", """
+class Autocast(TorchFunctionMode):
+    def __init__(self, dtype=torch.bfloat16):
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        to = {**dict.fromkeys(IN_16_BITS, self.dtype), **dict.fromkeys(IN_32_BITS, torch.float32)}.get(function)
+        floats = (torch.float32, torch.bfloat16, torch.float16)
+
+        def cast(value):
+            return value.to(to) if to and isinstance(value, Tensor) and value.dtype in floats else value
+
+        return function(*[cast(each) for each in args], **{name: cast(each) for name, each in (kwargs or {}).items()})
+""")  # fmt: skip

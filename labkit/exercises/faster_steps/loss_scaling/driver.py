@@ -55,10 +55,14 @@ def drive(functions: Functions, inputs: Values) -> Values:
     for slopes in listed(inputs, "slopes"):
         for parameter in parameters:
             parameter.grad = None
-        loss = sum(((slope * each).sum() for slope, each in zip(slopes, parameters, strict=False)), torch.zeros(()))
+        finite = [slope.nan_to_num(0.0, 0.0, 0.0) for slope in slopes]  # it is in backward that something overflows
+        loss = sum(((slope * each).sum() for slope, each in zip(finite, parameters, strict=False)), torch.ones(()))
         scaled = scaler.scaled(loss)
-        asked = float(scaled.detach() / loss.detach()) if bool(loss.isfinite()) else float("nan")
+        asked = float(scaled.detach() / loss.detach())
         scaled.backward()
+        for slope, each in zip(slopes, parameters, strict=False):
+            assert each.grad is not None
+            each.grad[~slope.isfinite()] = slope[~slope.isfinite()]
         before = optimizer.steps
         said = scaler.step(optimizer)
         found.append(

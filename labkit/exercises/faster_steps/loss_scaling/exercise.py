@@ -61,10 +61,9 @@ def expected(case: Case) -> list[Values]:
 
 
 def structure(case: Case) -> list[Any]:
-    """Return what results look like; what a loss was multiplied by can be seen only where it is finite."""
+    """Return what results look like."""
     steps = records(expected(case)[0], "steps")
-    asked = [step["asked"] if step["said"] else math.nan for step in steps]
-    return [{"steps": [{**step, "said": ANYTHING, "asked": each} for step, each in zip(steps, asked, strict=True)]}]
+    return [{"steps": [{**step, "said": ANYTHING} for step in steps]}]
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -81,7 +80,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             yield Finding("the loss is not scaled", message, f"{right['asked']:.6g} times")
         yield from _wrongly_taken(where, slopes, right, mine)
         yield from _wrong_weights(where, slopes, before, right, mine)
-        yield from _wrong_scale(where, right, mine, bad_before)
+        yield from _wrong_scale(
+            where, right, mine, bad_before, number(right, "asked") > number(case.inputs[0], "scale")
+        )
         if mine["said"] is not right["said"]:
             message = f"{where}: step returned {mine['said']}."
             yield Finding("does not say it", message, f"{right['said']}", f"{mine['said']}")
@@ -93,7 +94,9 @@ def _wrongly_taken(where: str, slopes: list[Tensor], right: Values, mine: Values
     taken = integer(mine, "steps")
     if not flag(right, "said") and taken:
         name = "not a number goes unnoticed" if bool(torch.stack(slopes).isnan().any()) else "infinity goes unnoticed"
-        if bool(slopes[0].isfinite().all()):
+        if math.isclose(number(mine, "scale"), number(right, "scale")):
+            name = _ALL_THE_SAME
+        elif bool(slopes[0].isfinite().all()):
             name = "only the first parameter is looked at"
         yield Finding(name, f"{where}: a gradient is not finite, and the optimizer took its step.")
     if flag(right, "said") and taken != 1:
@@ -125,17 +128,21 @@ def _named(place: int, old: Tensor, move: Tensor, weight: Tensor, right: Values)
     return as_if(weight, ways, near)
 
 
-def _wrong_scale(where: str, right: Values, mine: Values, bad_before: bool) -> Iterator[Finding]:
+def _wrong_scale(where: str, right: Values, mine: Values, bad_before: bool, grown: bool) -> Iterator[Finding]:
     came, wanted = number(mine, "scale"), number(right, "scale")
     if math.isclose(came, wanted, rel_tol=1e-12):
         return
     if not flag(right, "said"):
         name = "the scale is not halved"
     elif came < wanted or wanted > number(right, "asked"):
-        name = "the scale never grows" if math.isclose(came, number(right, "asked")) else "another scale"
+        stays = _NO_RESTART if grown else "the scale never grows"
+        name = stays if math.isclose(came, number(right, "asked")) else "another scale"
     else:
         name = "good steps are counted across a bad one" if bad_before else "the scale grows too early"
     yield Finding(name, f"{where}: the scale is {came:g} afterwards.", f"{wanted:g}", f"{came:g}")
+
+
+_ALL_THE_SAME, _NO_RESTART = "stepped all the same", "the count does not start again"
 
 
 def _fails_on_none(got: Got) -> bool:
@@ -171,6 +178,11 @@ EXERCISE = declared(
         Mistake("a good step is skipped", "The step must be taken when all gradients are finite, once."),
         Mistake("gradients are not unscaled", "The optimizer used scaled gradients: divide each by the scale first."),
         Mistake("unscaled twice", "The gradients were divided by the scale twice."),
+        Mistake(_ALL_THE_SAME,
+                "The scale was halved, so the overflow was seen, but the optimizer took its step all the same. The "
+                "whole step is skipped, for parameters whose gradients are finite, too."),
+        Mistake(_NO_RESTART,
+                "The scale grew once and not again: after it has doubled, the count of good steps starts again at 0."),
         Mistake("the scale is not halved", "After a step that overflowed the scale must be half of what it was."),
         Mistake("the scale never grows", "After growth_interval good steps in a row the scale doubles."),
         Mistake("the scale grows too early", "The scale grows before growth_interval good steps in a row."),
@@ -184,7 +196,7 @@ EXERCISE = declared(
     visible=(
         scaling_case("good steps, the scale grows every third", 6101, "......."),
         scaling_case("infs and NaNs", 6102, ".i..n.-"),
-        scaling_case("the second parameter overflows", 6103, "..I..N...", growth_interval=2),
+        scaling_case("the second parameter overflows", 6103, "..I..N...", scale=0.5, growth_interval=2),
     ),
     distributed=False,
     hints=(

@@ -1,5 +1,7 @@
 """Wrong answers to loss_scaling, each a mistake that learners really make, and the mistake a check must name."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
@@ -55,3 +57,79 @@ changed(
 changed("the test turned round", "a good step is skipped", (FINITE, f"not {FINITE}"))
 changed("scales and returns nothing", "nothing is scaled", ("return loss * self.scale", "loss * self.scale"))
 changed("trebles", "another scale", ("self.scale *= 2", "self.scale *= 3"))
+SKIPS = "            self.good_steps = 0\n            return False"
+changed(
+    "the count goes on",
+    "the count does not start again",
+    ("            self.scale *= 2\n            self.good_steps = 0\n", "            self.scale *= 2\n"),
+)
+changed(
+    "what overflowed becomes zero",
+    "stepped all the same",
+    (
+        SKIPS,
+        "            self.good_steps = 0\n            for each in gradients:\n                each.nan_to_num_(0.0, 0.0, 0.0)\n            optimizer.step()\n            return False",
+    ),
+)
+changed(
+    "steps and says no",
+    "stepped all the same",
+    ("            return False", "            optimizer.step()\n            return False"),
+)
+changed(
+    "looks at the loss",
+    "infinity goes unnoticed",
+    ("        return loss * self.scale", "        self.loss = loss * self.scale\n        return self.loss"),
+    (FINITE, "bool(self.loss.isfinite())"),
+)
+changed("never below 1", "the scale is not halved", ("self.scale /= 2", "self.scale = max(1.0, self.scale / 2)"))
+changed(
+    "doubles after every good step from then on",
+    "the scale grows too early",
+    ("self.good_steps == self", "self.good_steps >= self"),
+    ("            self.scale *= 2\n            self.good_steps = 0\n", "            self.scale *= 2\n"),
+)
+changed(
+    "halves the first scale",
+    "the scale is not halved",
+    ("self.scale /= 2", "self.scale = self.first / 2"),
+    ("        self.scale = scale\n", "        self.scale = self.first = scale\n"),
+)
+changed(
+    "says whether it was skipped",
+    "does not say it",
+    ("return False", "return not finite"),
+    ("return True", "return not finite"),
+)
+changed(
+    "divides copies",
+    "gradients are not unscaled",
+    ("for scaled in gradients", "for scaled in [each.clone() for each in gradients]"),
+)
+changed("divides the loss", "the loss is not scaled", ("loss * self.scale", "loss / self.scale"))
+WRONG.right(
+    "zeroes what it skips",
+    """
+class LossScaler:
+    def __init__(self, scale=2.0**16, growth_interval=2000):
+        self.scale, self.interval, self.good = scale, growth_interval, 0
+
+    def scaled(self, loss):
+        return loss * self.scale
+
+    def step(self, optimizer):
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        for gradient in gradients:
+            gradient.mul_(1 / self.scale)
+        if not all(torch.isfinite(gradient).all() for gradient in gradients):
+            for gradient in gradients:
+                gradient.zero_()
+            self.scale, self.good = self.scale / 2, 0
+            return False
+        optimizer.step()
+        self.good += 1
+        if self.good % self.interval == 0:
+            self.scale *= 2
+        return True
+""",
+)

@@ -126,6 +126,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
             if ask:
                 held.append(ask(_HELD, number))
         seen: dict[str, Value] = {"came": came, "own_thread": threading.current_thread() not in source.threads}
+        seen["num_threads"] = len(source.threads)
         return seen | ({"held": held} if ask else {})
 
     def none() -> Value:

@@ -43,7 +43,7 @@ def _first_loop(case: Case) -> list[Value]:
 def expected(case: Case) -> list[Values]:
     """Return what the loops must see (the oracle)."""
     before = _batches(case, "error_after")
-    whole: dict[str, Value] = {"came": _first_loop(case), "own_thread": True}
+    whole: dict[str, Value] = {"came": _first_loop(case), "own_thread": True, "num_threads": 1}
     opposite: list[Values] = []
     if case.world_size > 1:
         whole["held"] = case.inputs[1]["held"]
@@ -62,6 +62,7 @@ def expected(case: Case) -> list[Values]:
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong: loops that hang or raise, the whole loop, none, the error, then a loop that is left."""
     yield from _hung_or_raised(got[0])
+    yield from _read_first(case, got[0])
     yield from _wrong_batches(case, got[0])
     yield from _not_ahead(case, record(got[0], "whole"), record(got[0], "left"))
 
@@ -86,6 +87,15 @@ def _hung_or_raised(came: Values) -> Iterator[Finding]:
             yield Finding("an error of its own", f"{words} {value}.")
 
 
+def _read_first(case: Case, came: Values) -> Iterator[Finding]:
+    """Yield that all batches are read before the loop gets its first."""
+    failing, left = record(came, "failing"), record(came, "left")
+    everything = integer(left, "fetched") == integer(case.inputs[0], "batches")
+    if everything and listed(failing, "came") == [] and _batches(case, "error_after"):
+        message = f"While the loop held its first batch, all {left['fetched']} batches had been read."
+        yield Finding(_ALL_FIRST, message, "one by one", "all of them first")
+
+
 def _wrong_batches(case: Case, came: Values) -> Iterator[Finding]:
     whole, wanted = listed(record(came, "whole"), "came"), _first_loop(case)
     if whole != wanted:
@@ -104,14 +114,22 @@ def _wrong_batches(case: Case, came: Values) -> Iterator[Finding]:
 def _not_ahead(case: Case, whole: Values, left: Values) -> Iterator[Finding]:
     depth, fetched = integer(case.inputs[0], "depth"), integer(left, "fetched")
     not_held = case.world_size > 1 and whole.get("held") != case.inputs[1]["held"]
+    if not flag(whole, "own_thread") and integer(whole, "num_threads") > 1:
+        yield Finding(_SEVERAL, "The loop's own thread has read batches, too.", "the thread alone", "both")
     if not_held or not flag(whole, "own_thread") or not flag(left, "ahead"):
         yield Finding("nothing is fetched ahead", "While the loop held its first batch, no other was fetched.")
+    if integer(whole, "num_threads") > 1:
+        yield Finding(
+            _SEVERAL, f"{whole['num_threads']} threads have read the iterable.", "1", f"{whole['num_threads']}"
+        )
     if fetched > depth + 2:
         message = f"While the loop held its first batch, {fetched} batches were fetched with a depth of {depth}."
         yield Finding("too far ahead", message, f"at most {depth + 2}", f"{fetched}")
     if flag(left, "alive"):
         yield Finding("the thread stays", "The generator was closed, and its thread is still running.")
 
+
+_ALL_FIRST, _SEVERAL = "all batches are read first", "several threads read"
 
 EXERCISE = declared(
     id="prefetching_loader",
@@ -130,11 +148,17 @@ EXERCISE = declared(
                 "raise it in the loop."),
         Mistake("the error is swallowed",
                 "The error ended the loop silently: training would continue with half the data. Raise it."),
-        Mistake("an error of its own", "The loop raised an error that is not the iterable's: "
-                "mend what the sentence above says."),
+        Mistake("an error of its own", "The loop raised an error that is not the iterable's own, so "
+                "nobody can catch what the loader raised: mend what the sentence above says."),
         Mistake("the end is a batch", "The end marker was yielded as if it were a batch."),
         Mistake("not all batches",
                 "Batches are missing, or there are too many: the end marker comes after the last one."),
+        Mistake(_ALL_FIRST,
+                "list(batches) reads everything before the first batch comes out: it needs memory for all, and an "
+                "error at the end loses them all. Put each batch into the queue as it is read."),
+        Mistake(_SEVERAL,
+                "One thread reads the iterable, and nobody else, not even for the first batch: most iterators cannot "
+                "be asked by two threads at once."),
         Mistake("batches before the error are lost",
                 "The error came before batches that were fetched without one: put it into the same queue, behind them, "
                 "and let the thread alone read the iterable."),

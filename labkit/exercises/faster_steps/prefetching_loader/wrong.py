@@ -1,5 +1,7 @@
 """Wrong answers to prefetching_loader, each a mistake that learners really make, and the mistake a check must name."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
@@ -78,3 +80,85 @@ changed(
      "    thread.start()\n    thread = threading.Thread(target=fetch, daemon=True)\n"),
 )  # fmt: skip
 changed("no round of the loop", "not all batches", ("        while True:\n", "        while False:\n"))
+changed("one more in the queue", "too far ahead", ("maxsize=depth", "maxsize=depth + 1"))
+changed("reads all first", "all batches are read first", ("for batch in batches:", "for batch in list(batches):"))
+changed(
+    "reads all first, in the loop", "all batches are read first",
+    ("    def fetch() -> None:", "    batches = list(batches)\n\n    def fetch() -> None:"),
+)  # fmt: skip
+changed("another error", "an error of its own", ("raise value", "raise RuntimeError(str(value)) from value"))
+changed("does not wait for the thread", "the thread stays", ("        thread.join()\n", ""))
+changed(
+    "reads the first batch itself", "several threads read",
+    ("    thread = threading", "    batches = iter(batches)\n    for first in batches:\n        break\n    else:\n        return\n    thread = threading"),
+    ("    try:\n        while True:", "    try:\n        yield first\n        while True:"),
+)  # fmt: skip
+changed(
+    "clears the queue for the error", "batches before the error are lost",
+    (LAST, LAST.replace("            ready.put", "            while last[0] == 'error' and not ready.empty():\n                ready.get()\n            ready.put")),
+)  # fmt: skip
+WRONG.wrong("a thread for each batch", "several threads read", """
+def prefetched(batches, depth=2):
+    source, waiting = iter(batches), []
+
+    def fetch(box):
+        try:
+            box.append(("batch", next(source)))
+        except StopIteration:
+            box.append(("end", None))
+        except Exception as error:
+            box.append(("error", error))
+
+    def start():
+        thread = threading.Thread(target=fetch, args=(box := [],), daemon=True)
+        thread.start()
+        waiting.append((thread, box))
+
+    for _ in range(depth):
+        start()
+    while True:
+        thread, box = waiting.pop(0)
+        thread.join()
+        kind, value = box[0]
+        if kind == "error":
+            raise value
+        if kind == "end":
+            return
+        start()
+        yield value
+""")  # fmt: skip
+WRONG.right("one ahead, put that looks round", """
+def prefetched(batches, depth=2):
+    ready, stop = queue.Queue(maxsize=1), threading.Event()
+
+    def put(item):
+        while not stop.is_set():
+            try:
+                return ready.put(item, timeout=0.02)
+            except queue.Full:
+                continue
+
+    def fetch():
+        try:
+            for batch in batches:
+                put((batch, None, False))
+                if stop.is_set():
+                    return
+            put((None, None, True))
+        except BaseException as error:
+            put((None, error, True))
+
+    thread = threading.Thread(target=fetch)
+    thread.start()
+    try:
+        while True:
+            batch, error, over = ready.get()
+            if error is not None:
+                raise error
+            if over:
+                return
+            yield batch
+    finally:
+        stop.set()
+        thread.join()
+""")  # fmt: skip

@@ -188,3 +188,17 @@ changed(
      + ADD.replace("zip(*gathered, strict=True)", "others[:me] + others[me + 1 :]")),
 )  # fmt: skip
 changed("nothing is gathered", "a future of something else", ("        gathered.append(of_ranks)\n", ""))
+COUNTED = "state.sent_bytes += wire_bytes(packet)"
+changed("counts what it receives", "bytes not counted", (COUNTED, COUNTED + " * num_ranks"))
+changed(
+    "counts the values alone",
+    "bytes not counted",
+    (COUNTED, COUNTED.replace("packet)", "replace(packet, parts=packet.parts[:1]))")),
+)
+changed("counts the bucket", "bytes not counted", (COUNTED, "state.sent_bytes += bucket.buffer().nbytes"))
+changed("counts the last bucket alone", "bytes not counted", (COUNTED, COUNTED.replace("+=", "=")))
+changed(
+    "writes into the bucket at last", "the buffer was changed",
+    (THEN, "return work.get_future().then(lambda _: bucket.buffer().copy_(feedback.decompress(packet)))"),
+    (ADD, ADD.replace("return ", "return bucket.buffer().copy_(") + ")"),
+)  # fmt: skip

@@ -53,6 +53,13 @@ class _Way:
 
     clips: bool = True
     alone: bool = False
+    always: bool = False
+    entries: bool = False
+    of_ranks: bool = False
+    nesterov: bool = False
+    dampens: bool = False
+    from_one: bool = False
+    late: bool = False
     afterwards: bool = False
     remembers: bool = True
     corrects: bool = True
@@ -74,6 +81,13 @@ _WRONG = {
     "no warm-up": _Way(warms=False),
     "one state for all keys": _Way(by_key=False),
     "warm-up counts all keys": _Way(counts_all=True),
+    "every gradient is scaled": _Way(always=True),
+    "each entry is clipped": _Way(entries=True),
+    "clipped by the number of ranks": _Way(of_ranks=True),
+    "Nesterov's momentum": _Way(nesterov=True),
+    "the gradient is dampened": _Way(dampens=True),
+    "warm-up counts from one": _Way(from_one=True),
+    "the residual is clipped": _Way(clips=False, late=True),
 }
 """What an answer looks like that breaks one rule."""
 
@@ -87,14 +101,23 @@ def _replay(case: Case, way: _Way) -> Iterator[Tensor]:
     for place, call in enumerate(records(made, "calls")):
         key, gradient = f"{call['key']}" if way.by_key else "", tensor(call, "gradient")
         blank = torch.zeros_like(gradient)
-        limit = number(made, "max_norm") / (1.0 if way.alone else math.sqrt(integer(made, "num_ranks")))
-        if way.clips and not way.afterwards:
+        num_ranks, momentum = integer(made, "num_ranks"), number(made, "momentum")
+        limit = number(made, "max_norm") / (1.0 if way.alone else num_ranks if way.of_ranks else math.sqrt(num_ranks))
+        if way.entries:
+            gradient = gradient.clamp(-limit, limit)
+        elif way.always:
+            gradient = gradient * (limit / float(gradient.norm()))
+        elif way.clips and not way.afterwards:
             gradient = _clipped(gradient, limit)
-        velocity = number(made, "momentum") * velocities.get(key, blank) + gradient if way.corrects else gradient
+        part = (1 - momentum) * gradient if way.dampens else gradient
+        velocity = momentum * velocities.get(key, blank) + part if way.corrects else gradient
         if way.afterwards:
             velocity = _clipped(velocity, limit)
-        residual = (residuals.get(key, blank) if way.remembers else blank) + velocity
-        there = _largest(residual, _share(case, place if way.counts_all else counts.get(key, 0), way))
+        step = gradient + momentum * velocity if way.nesterov else velocity
+        residual = (residuals.get(key, blank) if way.remembers else blank) + step
+        residual = _clipped(residual, limit) if way.late else residual
+        calls = place if way.counts_all else counts.get(key, 0) + way.from_one
+        there = _largest(residual, _share(case, calls, way))
         yield torch.where(there, residual, 0.0)
         counts[key] = counts.get(key, 0) + 1
         residuals[key] = residual.masked_fill(there, 0.0) if way.clears else residual
@@ -112,7 +135,9 @@ def _share(case: Case, call: int, way: _Way) -> float:
 
 def _largest(residual: Tensor, share: float) -> Tensor:
     count = max(1, int(share * residual.numel()))
-    return residual.abs() >= residual.abs().flatten().sort(descending=True).values[count - 1]
+    there = torch.zeros(residual.numel(), dtype=torch.bool)
+    there[residual.abs().flatten().topk(count).indices] = True
+    return there.view(residual.shape)
 
 
 def expected(case: Case) -> list[Values]:
@@ -133,7 +158,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         back = tensor(mine, "unpacked")
         if not near(back, right):
             ways = [(name, partial(_call, case, way, place)) for name, way in _WRONG.items()]
-            name = as_if(back, ways, near)
+            name = _in_every_call(case, got) or as_if(back, ways, near)
             if not name and int((back != 0).sum()) != int((right != 0).sum()):
                 name = "another share"
             yield wrong_value(name or "a wrong packet", f"{where}: what was unpacked", back, right)
@@ -141,6 +166,18 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if integer(mine, "bytes") > most:
             message = f"{where}: the packet has {mine['bytes']} bytes, and {most} are enough."
             yield Finding("too many bytes", message, f"at most {most} bytes", f"{mine['bytes']} bytes")
+
+
+def _in_every_call(case: Case, got: tuple[Values, ...]) -> str:
+    """Return which broken rule gives what came in all calls, or ""."""
+    came = [tensor(each, "unpacked") for each in records(got[0], "calls")]
+    for name, way in _WRONG.items():
+        try:
+            if all(near(mine, there) for mine, there in zip(came, _replay(case, way), strict=True)):
+                return name
+        except RuntimeError:  # residuals of other sizes met
+            continue
+    return ""
 
 
 def _call(case: Case, way: _Way, place: int) -> Tensor:
@@ -173,15 +210,36 @@ EXERCISE = declared(
                 "Each rank clips to max_norm / sqrt(num_ranks): the sum of N such gradients has about sqrt(N) times "
                 "the norm of one."),
         Mistake("clipped after the momentum", "Clip the gradient before it goes into the velocity, not the velocity."),
-        Mistake("no residual", "The velocity adds up in a residual; what is sent are the residual's largest entries."),
+        Mistake("no residual",
+                "The velocity adds up in a residual, of which the largest entries are sent. What is not sent stays: "
+                "only where an entry is sent the residual becomes 0."),
         Mistake("no momentum",
-                "velocity = momentum * velocity + gradient comes before the residual: residual += velocity."),
+                "velocity = momentum * velocity + gradient comes before the residual: residual += velocity. Only "
+                "where an entry is sent the velocity becomes 0."),
         Mistake("momentum of what was sent",
                 "Clear what is sent from the velocity too, or old momentum pushes an entry that has just been sent."),
         Mistake("what was sent stays", "Clear what is sent from the residual."),
         Mistake("no warm-up", "While it warms up, more entries are kept: max(ratio, 0.25 ** (1 + call // warmup))."),
         Mistake("warm-up counts all keys",
                 "The warm-up counts the calls of one key: DDP calls once for each bucket in a step."),
+        Mistake("every gradient is scaled",
+                "A gradient was scaled up: only one whose norm is above max_norm / sqrt(num_ranks) changes. Multiply "
+                "by min(1, limit / norm)."),
+        Mistake("each entry is clipped",
+                "Each entry was clamped. Clipping looks at the norm of the whole gradient and scales all entries by "
+                "one factor."),
+        Mistake("clipped by the number of ranks",
+                "The limit is max_norm / sqrt(num_ranks), not max_norm / num_ranks: the sum of N independent gradients "
+                "is sqrt(N) times as long as one."),
+        Mistake("Nesterov's momentum",
+                "The residual grows by more than the velocity: no gradient is added beside it (that is Nesterov's)."),
+        Mistake("the gradient is dampened",
+                "velocity = momentum * velocity + gradient, with the whole gradient: it is no running mean."),
+        Mistake("warm-up counts from one",
+                "The calls of a key count from 0: the first w of them keep a quarter."),
+        Mistake("the residual is clipped",
+                "The residual was scaled down, but it is the gradient that is clipped, before it goes into the "
+                "velocity."),
         Mistake("another share", "Keep num_kept(share, entries) entries of the residual, with the share of this call."),
         Mistake("too many bytes", "The packet holds the kept values and their places as int32, as TopK's does."),
     ),

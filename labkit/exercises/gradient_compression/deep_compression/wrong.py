@@ -43,3 +43,26 @@ changed(
     "places of eight bytes", "too many bytes",
     ("        return packet\n", "        return replace(packet, parts=(packet.parts[0], places))\n"),
 )  # fmt: skip
+changed("scales every gradient", "every gradient is scaled", (CLIP, CLIP.replace("min(1.0, ", "(")))
+changed("clips entries", "each entry is clipped", (CLIP, "clipped = gradient.clamp(-limit, limit)"))
+changed("over N", "clipped by the number of ranks", ("self.num_ranks**0.5", "self.num_ranks"))
+changed(
+    "Nesterov", "Nesterov's momentum", (RESIDUAL, RESIDUAL.replace("velocity", "clipped + self.momentum * velocity"))
+)
+changed(
+    "a running mean",
+    "the gradient is dampened",
+    (VELOCITY, VELOCITY.replace("+ clipped", "+ (1 - self.momentum) * clipped")),
+)
+changed("counts from 1", "warm-up counts from one", (SHARE, SHARE.replace("calls //", "(calls + 1) //")))
+changed("clears the whole velocity", "no momentum", ("velocity.view(-1)[places] = 0", "velocity.zero_()"))
+changed("clears the whole residual", "no residual", ("residual.view(-1)[places] = 0", "residual.zero_()"))
+changed("the velocity's largest", "no residual", ("TopK(share).compress(residual)", "TopK(share).compress(velocity)"))
+changed("momentum after the residual", "no momentum", (RESIDUAL, RESIDUAL.replace("velocity", "clipped")))
+changed("one stage of warm-up", "another share", ("0.25 ** (1 + calls // self.warmup)", "0.25 * (calls < self.warmup)"))
+changed("never more than the ratio", "no warm-up", ("max(self.ratio,", "min(self.ratio,"))
+changed(
+    "clips the residual", "the residual is clipped",
+    (CLIP, "clipped = gradient.clone()"),
+    (RESIDUAL, RESIDUAL + "\n        residual = residual * min(1.0, limit / max(float(residual.norm()), 1e-30))"),
+)  # fmt: skip

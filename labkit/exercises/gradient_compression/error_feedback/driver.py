@@ -27,12 +27,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
         if isinstance(parts, str):
             found.append({"problem": parts})
             continue
-        back = memory.decompress(packet)
         residual = memory.residuals.get(0 if call["key"] is None else call["key"])
+        residual = residual.clone() if isinstance(residual, Tensor) else None  # before another rank's packet comes
+        back = memory.decompress(packet)
         found.append(
             {
                 "unpacked": back.clone() if isinstance(back, Tensor) else None,
-                "residual": residual.clone() if isinstance(residual, Tensor) else None,
+                "residual": residual,
                 "changed": not torch.equal(gradient, tensor(call, "gradient")),
             }
         )

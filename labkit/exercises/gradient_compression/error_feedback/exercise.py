@@ -22,6 +22,7 @@ from labkit.exercises.gradient_compression.error_feedback.driver import drive
 from labkit.exercises.gradient_compression.unpacked import ROUNDING, WINDOW, rounded, unpacked
 
 _ONE_FOR_ALL, _FOR_ONE_COMPRESSOR = "one residual for all keys", "made for one compressor"
+_ALL_SENT, _ROUND_TRIP = "0 where anything was sent", "of another packet"
 _ONLY_OLD, _ADDED, _BEFORE = "only the residual is sent", "what was sent is added", "the residual stays as it was"
 
 
@@ -114,6 +115,9 @@ def _wrong_residual(case: Case, right: _Step, kept: Tensor) -> str:
         ("residuals pile up", lambda: right.before + right.after),
         (_ADDED, lambda: corrected + right.back),
         (_BEFORE, lambda: right.before),
+        (_ALL_SENT, lambda: torch.where(right.back != 0, 0.0, corrected)),
+        (_ROUND_TRIP, lambda: right.gradient - unpacked(about, right.gradient)),
+        (_ROUND_TRIP, lambda: corrected - unpacked(about, right.gradient)),
         (_FOR_ONE_COMPRESSOR, lambda: corrected - corrected.round()),
         (_FOR_ONE_COMPRESSOR, lambda: corrected - rounded(corrected, number(about, "step"))),
         (_FOR_ONE_COMPRESSOR, lambda: corrected - integer(about, "start")),  # the first part of a window
@@ -152,6 +156,13 @@ EXERCISE = declared(
         Mistake(_ADDED, "What was sent was added to the corrected gradient: subtract it, the rest is what is left."),
         Mistake(_BEFORE,
                 "The residual is the one from before this call: put corrected minus what was sent in its place."),
+        Mistake(_ALL_SENT,
+                "The residual is 0 wherever something was sent. That is right for top-k, which sends entries as they "
+                "are. A compressor with fewer bits sends an entry in part: subtract what decompress makes of the "
+                "packet."),
+        Mistake(_ROUND_TRIP,
+                "The residual is what compressing the gradient alone leaves out. The packet that is sent was made of "
+                "gradient + residual: what that one leaves out is the new residual."),
         Mistake(_FOR_ONE_COMPRESSOR,
                 "The residual is right with one compressor and wrong with another: "
                 "self.compressor.decompress(packet) tells what was sent.",
@@ -173,7 +184,8 @@ EXERCISE = declared(
                 "Compress once, and keep that packet: random-k draws other places in the next call, and the "
                 "residual would not belong to what is sent."),
         Mistake("no residual under the key",
-                "Keep the residual in self.residuals[key], a tensor of the gradient's shape."),
+                "When compress returns, self.residuals[key] holds the residual, a tensor of the gradient's shape and "
+                "dtype. decompress also unpacks other ranks' packets, so it is too late there."),
     ),
     visible=(
         feedback_case("one key, four steps", 641, [(None, 6)] * 4),

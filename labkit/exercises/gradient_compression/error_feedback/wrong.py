@@ -89,3 +89,45 @@ changed(
 changed(
     "gradient times residual", "only the residual is sent", (CORRECTED, CORRECTED.replace("gradient + ", "gradient * "))
 )
+changed(
+    "nothing left where anything was sent",
+    "0 where anything was sent",
+    (KEPT, f"self.residuals[key] = torch.where({UNPACKED} != 0, 0.0, corrected)"),
+)
+changed(
+    "what the gradient's own packet leaves out",
+    "of another packet",
+    (KEPT, "self.residuals[key] = gradient - self.compressor.decompress(self.compressor.compress(gradient))"),
+)
+changed(
+    "keeps it in decompress",
+    "no residual under the key",
+    (KEPT, "self.pending = (key, corrected)"),
+    (
+        f"        return {UNPACKED}",
+        f"        key, corrected = self.pending\n        {KEPT}\n        return {UNPACKED}",
+    ),
+)
+changed("in float32", "no residual under the key", (KEPT, f"self.residuals[key] = (corrected - {UNPACKED}).float()"))
+changed(
+    "a residual for each shape",
+    "one residual for all keys",
+    ("self.residuals[key]", "self.residuals[gradient.shape]"),
+    ("if key in", "if gradient.shape in"),
+    (
+        "        return packet\n        # END",
+        "        self.residuals[key] = self.residuals[gradient.shape]\n        return packet\n        # END",
+    ),
+)
+changed(
+    "adds the residual after",
+    "no memory",
+    (CORRECTED, "corrected = gradient.clone()"),
+    (KEPT, f"self.residuals[key] = self.residuals.get(key, 0) + corrected - {UNPACKED}"),
+)
+changed(
+    "a step late",
+    "the residual stays as it was",
+    (KEPT, f"self.residuals[key] = self.late.get(key, 0 * gradient)\n        self.late[key] = corrected - {UNPACKED}"),
+    ("        self.compressor = compressor\n", "        self.compressor, self.late = compressor, {}\n"),
+)

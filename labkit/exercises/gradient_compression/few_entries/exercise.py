@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,10 @@ _FEW = 30
 _NO_CHANCE = 1e6
 """So many ways to draw leave no chance that two calls draw alike."""
 _TIES = "all that are as large are kept"
+_ORDER, _SEED_KIND, _ROWS, _NOT_ZERO, _BLOCK, _OTHER_SEED = (
+    "parts in another order", "a seed of another kind", "the largest of each row", "not 0 elsewhere",
+    "neighbours in place of lots", "another seed than seed + n",
+)  # fmt: skip
 
 
 def sparse_case(
@@ -35,6 +40,7 @@ def sparse_case(
     gaps: bool = False,
     double: bool | None = None,
     alike: bool = False,
+    between: bool = False,
 ) -> Case:
     """Return a case: (shape, ratio) for both compressors; random-k twice with one seed and once with another.
 
@@ -45,6 +51,7 @@ def sparse_case(
         gaps: Whether gradients are not contiguous.
         double: Whether they are in float64; None where those of more than one dimension are.
         alike: Whether all entries have the same magnitude.
+        between: Whether random-k compresses a gradient of another shape after each call.
     """
     calls: list[Value] = []
     for place, (shape, ratio) in enumerate(sizes):
@@ -54,7 +61,8 @@ def sparse_case(
         calls.append(packets.call("TopK", gradient, ratio=ratio, gaps=gaps))
         lots = [part_of(seed, "lot", number) % 2**30 for number in range(2)]
         for noise, lot in ((1, lots[0]), (2, lots[0]), (1, lots[1])):
-            calls.append(packets.call("RandomK", gradient, times=3, noise=noise, gaps=gaps, ratio=ratio, seed=lot))
+            of_lot: Any = packets.call("RandomK", gradient, times=3, noise=noise, gaps=gaps, ratio=ratio, seed=lot)
+            calls.append({**of_lot, "between": torch.ones(3, 5)} if between else of_lot)
     return packets.packets_case(name, calls)
 
 
@@ -98,6 +106,7 @@ def _look(one: Compressed) -> Iterator[Finding]:
     own = torch.where(there, gradient, 0.0)
     if not torch.equal(back, own):
         yield wrong_value(_named(one, own, count), what, back, own)
+    yield from _other_parts(one, count)
     if int(there.sum()) != count:
         yield Finding(
             _other_number(one, there, count),
@@ -120,11 +129,24 @@ def _look(one: Compressed) -> Iterator[Finding]:
     yield from too_small(one, count * size)
 
 
+def _other_parts(one: Compressed, count: int) -> Iterator[Finding]:
+    """Yield that a packet has its two parts in another order, or a seed of another kind."""
+    if len(one.parts) == 2 and not one.parts[0].is_floating_point() and one.parts[1].is_floating_point():
+        kinds = " and ".join(str(part.dtype) for part in one.parts)
+        yield Finding(_ORDER, f"{one.name}'s packet has parts of {kinds}.", "the kept values first", kinds)
+    if one.name == "RandomK" and len(one.parts) == 2 and (one.parts[1].dtype, one.parts[1].numel()) != (torch.int64, 1):
+        kind = f"{one.parts[1].dtype} of shape {tuple(one.parts[1].shape)}"
+        yield Finding(_SEED_KIND, f"RandomK's second part is {kind}.", "torch.int64 of one entry", kind)
+
+
 def _other_number(one: Compressed, there: Tensor, count: int) -> str:
     """Return why another number than `count` was kept; `there` says which entries were."""
     if one.name == "RandomK":
         twice = int(there.sum()) < count == one.parts[0].numel()
         return "a place drawn twice" if twice else "another number of entries"
+    of_rows = there.reshape(-1, there.shape[-1]).sum(-1)
+    if there.dim() > 1 and bool((of_rows == of_rows[0]).all()):
+        return _ROWS
     sizes = one.gradient.abs()
     border = sizes.flatten().topk(count).values[-1]
     return _TIES if torch.equal(there, sizes >= border) else "another number of entries"
@@ -135,6 +157,8 @@ def _named(one: Compressed, own: Tensor, count: int) -> str:
     back, values = one.unpacked, one.parts[0].flatten()
     if torch.equal(back.abs(), own.abs()):
         return "signs lost"
+    if int((back == one.gradient).sum()) == count and bool((back != 0).all()):
+        return _NOT_ZERO
     if torch.allclose(back, own * own.numel() / count, rtol=1e-5):
         return "scaled up"
     moved = values.numel() == count and torch.equal(back[back != 0].sort().values, values.sort().values)
@@ -165,6 +189,24 @@ def _lots(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
             yield Finding("the seed is not used", message)
     if any(a == b for a, b in pairwise(runs[0] for runs in same.values())):
         yield Finding("every seed draws the same", "RandomK kept the same places with another seed.")
+    every = [places for runs in same.values() for run in runs for places in run]
+    if every and all(len(places) > 2 and places[-1] - places[0] == len(places) - 1 for places in every):
+        yield Finding(_BLOCK, f"RandomK kept neighbours in each call, first {every[0]}.")
+    yield from _seeds(case, got)
+
+
+def _seeds(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    """Yield the first call that draws with another seed than seed + n; n counts all calls of one RandomK, from 0."""
+    number, last = 0, -1
+    for one in compressed(case, got):
+        number, last = (number + 1 if one.call == last else 0), one.call
+        if one.name != "RandomK":
+            continue
+        calls = number * (2 if "between" in records(case.inputs[0], "calls")[one.call] else 1)
+        wanted, came = integer(one.options, "seed") + calls, int(one.parts[1])
+        if came != wanted:
+            message = f"Call {calls} of a RandomK with the seed {one.options['seed']}: the packet's seed is {came}."
+            yield Finding(_OTHER_SEED, message, f"{wanted}", f"{came}")
 
 
 EXERCISE = declared(
@@ -190,13 +232,24 @@ EXERCISE = declared(
                 "This is the post of lesson 00."),
         Mistake("largest instead of largest magnitude",
                 "You keep the largest entries, but a large negative one counts just as much: choose by magnitude."),
+        Mistake("not the largest", "Other entries are larger in magnitude than those that were kept."),
         Mistake("places of eight bytes", "topk's indices are int64, eight bytes each. Send them as int32."),
         Mistake("places travel",
                 "RandomK sends its places, but the receiver can draw them again from the seed: 8 bytes for all of "
                 "them."),
         Mistake("zeros travel",
                 "Entries that were not kept travel too, as zeros: send the kept values, and their places."),
-        Mistake("another number of entries", "Keep num_kept(ratio, numel) entries; it rounds down."),
+        Mistake("another number of entries",
+                "Keep exactly num_kept(ratio, numel) entries in each call: ratio is the share that is kept, and it "
+                "rounds down."),
+        Mistake(_ORDER, "A packet's first part holds the kept values; the indices, or the seed, come second."),
+        Mistake(_SEED_KIND, "The second part of a RandomK's packet is its seed, an int64 tensor of one entry."),
+        Mistake(_ROWS, "The largest of each row were kept: choose among all entries, in the flat gradient."),
+        Mistake(_NOT_ZERO, "The kept entries are right; all others come back as 0: begin with torch.zeros."),
+        Mistake(_BLOCK, "The entries stand beside each other: draw each by lot, as torch.randperm does."),
+        Mistake(_OTHER_SEED,
+                "Call n draws with seed + n. n counts all calls of this RandomK from 0, whatever the shapes of their "
+                "gradients, and the seed that was drawn with is the packet's second part."),
         Mistake(_TIES,
                 "Several entries can be as large as the last one that is kept, and a threshold keeps them all. Take "
                 "the indices of topk: there are num_kept(ratio, numel) of them, no more."),
@@ -227,6 +280,7 @@ EXERCISE = declared(
         sparse_case("fewer than one", 633, [((6,), 0.01)]),
         sparse_case("not contiguous", 634, [((6, 8), 0.1)], gaps=True),
         sparse_case("all magnitudes alike, 4 of 40", 635, [((40,), 0.1)], alike=True),
+        sparse_case("two shapes in turn", 636, [((50,), 0.1)], between=True),
     ),
     distributed=False,
     hints=(

@@ -115,3 +115,71 @@ changed(
         "        places = (flat.abs() >= least).nonzero().flatten()",
     ),
 )
+changed(
+    "the largest of each row",
+    "the largest of each row",
+    (
+        PLACES,
+        "rows = gradient.reshape(-1, gradient.shape[-1])\n"
+        "        columns = rows.abs().topk(num_kept(self.ratio, rows.shape[1]), -1).indices\n"
+        "        places = (columns + rows.shape[1] * torch.arange(len(rows))[:, None]).flatten()",
+    ),
+)
+changed(
+    "places first on both sides",
+    "parts in another order",
+    ("(flat[places], places.to(torch.int32))", "(places.to(torch.int32), flat[places])"),
+    ("values, places = packet.parts", "places, values = packet.parts"),
+)
+changed(
+    "the seed first on both sides",
+    "parts in another order",
+    ("Packet((flat[self.places(seed, flat.numel())], seed)", "Packet((seed, flat[self.places(seed, flat.numel())])"),
+    ("values, seed = packet.parts", "seed, values = packet.parts"),
+)
+changed("a coin for each entry", "another number of entries",
+        (LOT, "return (torch.rand(num_entries, generator=generator) < self.ratio).nonzero().flatten()"))  # fmt: skip
+changed(
+    "a block of neighbours",
+    "neighbours in place of lots",
+    (
+        LOT,
+        "count = num_kept(self.ratio, num_entries)\n"
+        "        return torch.arange(count) + torch.randint(num_entries - count + 1, (1,), generator=generator)",
+    ),
+)
+SEED = "        seed = torch.tensor([self.seed + self.num_calls])\n"
+changed(
+    "counts from 1",
+    "another seed than seed + n",
+    (SEED + "        self.num_calls += 1\n", "        self.num_calls += 1\n" + SEED),
+)
+changed(
+    "seeds far apart", "another seed than seed + n", ("self.seed + self.num_calls", "1000 * self.seed + self.num_calls")
+)
+changed(
+    "a counter for each shape",
+    "another seed than seed + n",
+    ("self.num_calls = ratio, seed, 0", "self.num_calls = ratio, seed, {}"),
+    ("self.seed + self.num_calls", "self.seed + self.num_calls.get(gradient.shape, 0)"),
+    ("self.num_calls += 1", "self.num_calls[gradient.shape] = self.num_calls.get(gradient.shape, 0) + 1"),
+)
+changed("a seed of 32 bits", "a seed of another kind", ("+ self.num_calls])", "+ self.num_calls], dtype=torch.int32)"))
+changed(
+    "the mean elsewhere",
+    "not 0 elsewhere",
+    (
+        "torch.zeros(packet.shape.numel(), dtype=packet.dtype, device=values.device)\n        flat[places.long()]",
+        "torch.full((packet.shape.numel(),), float(values.mean()), dtype=packet.dtype)\n        flat[places.long()]",
+    ),
+)
+changed(
+    "the share that is left out",
+    "another number of entries",
+    ("num_kept(self.ratio, flat", "num_kept(1 - self.ratio, flat"),
+)
+changed(
+    "the smallest",
+    "not the largest",
+    ("topk(num_kept(self.ratio, flat.numel()))", "topk(num_kept(self.ratio, flat.numel()), largest=False)"),
+)

@@ -89,12 +89,30 @@ def _cast(one: Compressed) -> Iterator[Finding]:
     held = gradient.double().clamp(-_LARGEST[kind], _LARGEST[kind])
     # the smallest steps of float16 are those of its denormal numbers
     allowed = held.abs() * _HALF_STEP[kind] * 1.01 + (2.0**-25 if kind == "float16" else 1e-38)
+    if one.parts[0].dtype in _SIXTEEN and one.parts[0].dtype != _SIXTEEN[kind == "float16"]:
+        sent = f"{one.parts[0].dtype}"
+        yield Finding(_OTHER_TYPE, f"Cast({kind}) sends {sent}.", f"torch.{kind}", sent)
     if bool(((back.double() - held).abs() > allowed).any()):
-        yield wrong_value(_CUT if _ends_too_early(back, held, allowed) else "", f"Cast({kind})", back, held)
+        yield wrong_value(_of_cast(one, held, allowed), f"What Cast({kind}) unpacked", back, held)
     if torch.equal(back, gradient) and part_bytes(one.parts) > 2 * gradient.numel():
         yield Finding("nothing is cast", f"Cast({kind}) sends {one.parts[0].dtype}; it should send 16 bits an entry.")
     yield from too_large(one, 2 * gradient.numel(), "too many bytes")
     yield from too_small(one, 2 * gradient.numel())
+
+
+_SIXTEEN = (torch.bfloat16, torch.float16)
+
+
+def _of_cast(one: Compressed, held: Tensor, allowed: Tensor) -> str:
+    """Return which mistake leads to what a cast came back as, or ""."""
+    off = (one.unpacked.double() - held).abs() > allowed
+    beyond, largest = one.gradient.double() != held, float(held.abs().max())
+    scaled = one.gradient.double() * (largest / float(one.gradient.abs().max()))
+    if bool(beyond.any()) and bool(((one.unpacked.double() - scaled).abs() <= 2 * allowed).all()):
+        return _SCALED
+    if bool(off.any()) and not bool((off & ~beyond).any()):
+        return _BEYOND
+    return _CUT if _ends_too_early(one.unpacked, held, allowed) else ""
 
 
 def _int8(one: Compressed) -> Iterator[Finding]:
@@ -103,7 +121,8 @@ def _int8(one: Compressed) -> Iterator[Finding]:
     off = (one.unpacked.double() - one.gradient.double()).abs()
     if bool((off > half).any()) and largest:
         yield wrong_value(_named(one, largest, off, half), "What Int8 unpacked", one.unpacked, one.gradient)
-    yield from too_large(one, one.gradient.numel() + 4, "too many bytes")
+    floats = sum(part.numel() for part in one.parts if part.is_floating_point())
+    yield from too_large(one, one.gradient.numel() + 4, "too many bytes" if floats == 1 else _SCALES)
     yield from too_small(one, one.gradient.numel())
 
 
@@ -135,10 +154,16 @@ def _named(one: Compressed, largest: float, off: Tensor, half: float) -> str:
         return "the scale of a small gradient is too large"
     if scales and not math.isclose(float(scales[0]), largest / 127, rel_tol=1e-4):
         return "another scale"
+    if scales and bool((off <= 2 * half).all()):
+        return _NEIGHBOUR
     return "codes of another scale" if scales else ""
 
 
 _CUT = "clamped too early"
+_OTHER_TYPE, _BEYOND, _SCALED, _SCALES, _NEIGHBOUR = (
+    "the other 16-bit type", "what is beyond the range is lost", "scaled down to fit", "several scales",
+    "not the nearest code",
+)  # fmt: skip
 
 
 def _ends_too_early(back: Tensor, right: Tensor, allowed: Tensor) -> bool:
@@ -200,6 +225,19 @@ EXERCISE = declared(
         Mistake(_CUT,
                 "Entries beyond one number all came back as that number, and the others are right: clamp ends too "
                 "early. Codes go from -127 to 127, a cast from minus to plus the largest number of its dtype."),
+        Mistake(_OTHER_TYPE, "Cast sends the type that it was made with: .to(self.dtype)."),
+        Mistake(_BEYOND,
+                "Only entries beyond the range are wrong: they come back as the largest number of the type, with their "
+                "sign. Clamp them before the cast."),
+        Mistake(_SCALED,
+                "All entries were scaled down so that the largest fits. A cast has no scale: only entries beyond the "
+                "range change, to the largest number of the type."),
+        Mistake(_SCALES,
+                "More floats travel than one: Int8 sends a code for each entry and one float32 scale for the whole "
+                "gradient. No scale for each row, and no smallest value."),
+        Mistake(_NEIGHBOUR,
+                "Some entries came back a whole scale off: 1/254 of the largest magnitude is half a scale, so take the "
+                "nearest code. Rounding at random takes the other neighbour, too."),
         Mistake("the largest entry, not the largest magnitude",
                 "The scale comes from the largest entry, and a negative one may be larger in magnitude: abs() first."),
         Mistake("the scale of a small gradient is too large",

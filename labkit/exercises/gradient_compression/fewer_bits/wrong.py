@@ -72,3 +72,79 @@ changed("rounds down", "rounded to one side", ("(gradient / scale).round()", "(g
 changed("rounds up", "rounded to one side", ("(gradient / scale).round()", "(gradient / scale).ceil()"))
 changed("the smallest magnitude over 127", "another scale", (".abs().max() / 127", ".abs().min() / 127"))
 changed("swaps the ends of the clamp", "codes of another scale", (".clamp(-127, 127)", ".clamp(127, -127)"))
+CAST = "gradient.clamp(-largest, largest).to(self.dtype)"
+changed("always bfloat16", "the other 16-bit type", (".to(self.dtype),)", ".to(torch.bfloat16),)"))
+changed(
+    "zero beyond the range",
+    "what is beyond the range is lost",
+    (CAST, "torch.where(gradient.abs() > largest, 0.0, gradient).to(self.dtype)"),
+)
+changed("float16's range for both", "clamped too early", ("largest = torch.finfo(self.dtype).max", "largest = 65504.0"))
+changed("clamps at the top alone", "infinite", ("clamp(-largest, largest)", "clamp(max=largest)"))
+changed(
+    "scales down to fit",
+    "scaled down to fit",
+    ("gradient.clamp(-largest, largest)", "(gradient * min(1.0, largest / max(float(gradient.abs().max()), 1e-30)))"),
+)
+SCALE = "scale = (gradient.abs().max() / 127).to(torch.float32).clamp(min=1e-30).reshape(1)"
+changed(
+    "a scale for each row",
+    "several scales",
+    ("gradient.abs().max() / 127", "gradient.abs().amax(-1, keepdim=True) / 127"),
+    (".clamp(min=1e-30).reshape(1)", ".clamp(min=1e-30)"),
+)
+changed(
+    "from the smallest to the largest",
+    "several scales",
+    (SCALE, "low = gradient.min()\n        scale = ((gradient.max() - low) / 254).clamp(min=1e-30).to(torch.float32)"),
+    (CODES, "codes = ((gradient - low) / scale - 127).round().clamp(-127, 127).to(torch.int8)"),
+    ("Packet((codes, scale)", "Packet((codes, scale, low.to(torch.float32))"),
+    ("codes, scale = packet.parts", "codes, scale, low = packet.parts"),
+    ("(codes.to(packet.dtype) * scale.to(packet.dtype))", "((codes + 127.0).to(packet.dtype) * scale + low)"),
+    (").view(packet.shape)\n        # END", ").to(packet.dtype).view(packet.shape)\n        # END"),
+)
+changed(
+    "rounds at random",
+    "not the nearest code",
+    ("(gradient / scale).round()", "(gradient / scale + torch.rand(gradient.shape)).floor()"),
+)
+changed("the mean over 127", "another scale", ("gradient.abs().max() / 127", "gradient.abs().mean() / 127"))
+changed("the scale in the gradient's type", "too many bytes", (".to(torch.float32).clamp", ".clamp"))
+changed("the scale as a number", "no packet", ("Packet((codes, scale)", "Packet((codes, float(scale))"))
+changed(
+    "always float32",
+    "dtype lost",
+    ("codes.to(packet.dtype) * scale.to(packet.dtype)", "codes.to(torch.float32) * scale"),
+)
+BOTH = """
+def wire_bytes(packet):
+    return sum(part.untyped_storage().nbytes() for part in packet.parts)
+
+
+class Cast:
+    addable = True
+
+    def __init__(self, dtype=torch.bfloat16):
+        self.dtype = dtype
+
+    def compress(self, gradient):
+        most = torch.finfo(self.dtype).max
+        cast = torch.nan_to_num(gradient.to(self.dtype), posinf=most, neginf=-most)
+        return Packet((cast.flatten(),), gradient.shape, gradient.dtype)
+
+    def decompress(self, packet):
+        return packet.parts[0].to(packet.dtype).view(packet.shape)
+
+
+class Int8:
+    addable = False
+
+    def compress(self, gradient):
+        scale = (gradient.abs().max() / 127).float().clamp(min=1e-30)
+        return Packet(((gradient / scale).round().to(torch.int8), scale), gradient.shape, gradient.dtype)
+
+    def decompress(self, packet):
+        codes, scale = packet.parts
+        return codes.to(packet.dtype) * scale.to(packet.dtype)
+"""
+WRONG.right("bytes of storages, infinity put right, a scale without dimensions", BOTH)

@@ -14,6 +14,7 @@ from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
+from labkit.checks.structure import WRONG_DTYPE, WRONG_SHAPE
 from labkit.checks.values import integers, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import packets
@@ -112,6 +113,7 @@ def _wrong_on_the_wire(case: Case, wire: Wire, rank: int) -> Iterator[Finding]:
     if sent > most:
         gathered = max((call.bytes for call in calls if call.kind.startswith("all_gather")), default=0)
         floats = any(call.kind.startswith(("all_reduce", "reduce")) for call in calls) or sent >= 6 * entries
+        floats = floats or (any("to_all" in call.kind for call in calls) and gathered > 2 * entries)
         everything = entries + 9 * count < gathered <= 1.3 * count * (entries + 8)
         others = "floats travel" if floats else "more than codes travel"
         message = f"Rank {rank} moved {sent} bytes for {entries} entries; {most} are enough for codes and scales."
@@ -148,7 +150,7 @@ def _with_one_scale(case: Case) -> Iterator[Tensor]:
     padded = [torch.cat([each.flatten(), each.new_zeros(-entries % count)]).view(count, -1) for each in own]
     scales = [each.abs().amax(1, keepdim=True).clamp(min=1e-30) / 127 for each in padded]
     codes = torch.stack([(each / scale).round() for each, scale in zip(padded, scales, strict=True)]).mean(0)
-    for scale in scales:
+    for scale in [*scales, torch.stack(scales).mean(0)]:
         yield (codes * scale).flatten()[:entries].view(shape)
 
 
@@ -206,6 +208,8 @@ EXERCISE = declared(
         Mistake("ranks differ",
                 "Every rank must end with the same bits, or the models drift apart: unpack your own piece from its "
                 "codes too, as the others do."),
+        Mistake(WRONG_SHAPE, "Cut off what was added to fill up, and give the mean the shape of the tensor."),
+        Mistake(WRONG_DTYPE, "The mean has the tensor's dtype: hand it to Packet, which Int8 unpacks to."),
         Mistake("tensor changed", "The input tensor was changed. Return a new one."),
     ),
     visible=(

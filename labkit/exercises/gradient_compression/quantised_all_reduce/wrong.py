@@ -71,3 +71,22 @@ changed(
     "exchanges among all ranks", "all ranks of the world",
     ("dist.all_to_all_single(others, mine, group=group)", "dist.all_to_all_single(others, mine)"),
 )  # fmt: skip
+changed(
+    "each rank its own sum", "ranks differ",
+    (BACK, BACK + "\n    if dist.get_rank(group) == 0:\n        means.view(size, -1)[0] = total"),
+)  # fmt: skip
+changed(
+    "averages scales and codes", "codes without their scales",
+    ("    theirs = [pack", "    scales = scales.mean(0).expand_as(scales).contiguous()\n    theirs = [pack"),
+)  # fmt: skip
+changed("the filling stays", "shape lost", ("return means[: flat.numel()].view(tensor.shape)", "return means"))
+changed(
+    "always float32", "dtype lost", ("    return means[: flat.numel()]", "    return means.float()[: flat.numel()]")
+)
+changed(
+    "the mean is rounded by one rank alone", "floats travel",
+    ("both = [[torch.empty_like(part) for _ in range(size)] for part in mine]",
+     "mine = (total,)\n    both = [[torch.empty_like(total) for _ in range(size)]]"),
+    ("gathered = [pack(codes, scale) for codes, scale in zip(*both, strict=True)]", "gathered = both[0]"),
+    (BACK, "means = torch.cat(gathered)"),
+)  # fmt: skip

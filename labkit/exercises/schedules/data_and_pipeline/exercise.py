@@ -120,7 +120,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         for name, gradient in wanted.items():
             if _apart(came.get(name), gradient):
                 text = f"On rank {rank} the gradient of {name} is not that of the mean over all samples."
-                mistake = _of_gradients(case, rank, came)
+                head = _column(case, rank)[0]
+                alone = head != rank and not _gradients_apart(case, got, head)
+                mistake = _ONE_PIPELINE if alone else _of_gradients(case, rank, came)
                 text += "" if mistake else _how_off(case, got, name)
                 yield Finding(mistake, text, _begin(gradient), _begin(came.get(name)), rank)
         if values["moved"]:
@@ -140,16 +142,25 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             yield Finding(_ONE_LOSS, text, _begin(loss), _begin(mine), rank)
 
 
+def _gradients_apart(case: Case, got: tuple[Values, ...], rank: int) -> bool:
+    came, wanted = cast(Gradients, got[rank]["grads"]), cast(Gradients, expected(case)[rank]["grads"])
+    return any(_apart(came.get(name), gradient) for name, gradient in wanted.items())
+
+
 def _of_gradients(case: Case, rank: int, came: Gradients) -> str:
     def way(ranks: list[int], weigh: Weigh) -> Callable[[], Gradients]:
         return lambda: _summed(case, ranks, weigh)[0]
 
-    column, everyone = _column(case, rank), _ranks(case)[1]
+    column, (num_stages, everyone) = _column(case, rank), _ranks(case)
     ways: list[Way[Gradients]] = [
         (_NO_SUM, way([rank], lambda own, everybody, pipelines: 1.0)),
         (_UNWEIGHED, way(column, lambda own, everybody, pipelines: 1.0)),
         (_UPSIDE_DOWN, way(column, lambda own, everybody, pipelines: everybody / own)),
         (_ALIKE, way(column, lambda own, everybody, pipelines: 1 / pipelines)),
+        (_AVERAGED, way(column, lambda own, everybody, pipelines: own / everybody / pipelines)),
+        (_SUM_TO_N, way(column, lambda own, everybody, pipelines: own / everybody * pipelines)),
+        (_COUNTED, way(column, lambda own, everybody, pipelines: own / everybody / num_stages)),
+        (_COUNTED, way(column, lambda own, everybody, pipelines: 1 / num_stages)),
         (_BY_SAMPLES, way(column, lambda own, everybody, pipelines: float(own))),
         (_NO_ROW, way([rank], lambda own, everybody, pipelines: own / _everybody(case))),
         (_AXIS, lambda: _summed(case, column, _right, _column)[0]),
@@ -165,6 +176,8 @@ def _of_gradients(case: Case, rank: int, came: Gradients) -> str:
 
     own = _summed(case, [rank], lambda own, everybody, pipelines: 1.0)[0]
     right = _summed(case, column, _right)[0]
+    if any(right[name] is None and came.get(name) is not None for name in right):
+        return _ZEROS
     off = [name for name in right if _apart(came.get(name), right[name])]
     if 0 < len(off) < sum(each is not None for each in right.values()) and not any(
         _apart(came.get(name), own[name]) for name in off
@@ -209,6 +222,11 @@ _RUNS, _MOVED, _LOSS_EVERYWHERE, _ONE_LOSS, _NO_SUM, _UNWEIGHED = (
 )  # fmt: skip
 _NO_LOSS, _SOME, _NOT_RETURNED = "no loss on this stage", "some gradients left as they were", "the loss not returned"
 _UPSIDE_DOWN = "weighed upside down"
+_COUNTED, _AVERAGED, _ZEROS, _ONE_PIPELINE = (
+    "samples counted along the pipeline", "weighed and averaged", "a gradient in place of None",
+    "summed on one pipeline alone",
+)  # fmt: skip
+_SUM_TO_N = "weights that add up to N"
 _ALIKE, _BY_SAMPLES, _NO_ROW, _AXIS, _ALL, _FLOAT32, _NONE = (
     "mean over the pipelines", "times the samples", "weighed, not summed", "the wrong axis", "summed over all ranks",
     "counted in float32",
@@ -243,6 +261,21 @@ EXERCISE = declared(
                 "The pipelines' gradients were never combined: all-reduce every gradient over mesh.get_group('data')."),
         Mistake(_UNWEIGHED,
                 "The gradients of the pipelines' means were added: weigh each by its own samples over all samples."),
+        Mistake(_COUNTED,
+                "num_samples was added up over other ranks than those with the same stage. All stages of a pipeline "
+                "see the same samples: count them once for each pipeline, over mesh.get_group('data')."),
+        Mistake(_AVERAGED,
+                "The weights already add up to 1: own samples over all samples. Sum the weighed gradients, and divide "
+                "by nothing more (no ReduceOp.AVG)."),
+        Mistake(_SUM_TO_N,
+                "The weights of N pipelines add up to N, so the sum is N times too large. A weight is the pipeline's "
+                "own samples over all samples, not over their mean."),
+        Mistake(_ZEROS,
+                "A frozen or unused parameter has None for its gradient, and keeps it. Zeros in its place would let "
+                "weight decay or momentum move it."),
+        Mistake(_ONE_PIPELINE,
+                "The first pipeline has the right gradients, and this one does not: every rank needs the sum, because "
+                "every one takes the optimizer's step. Use all_reduce over the column, not reduce."),
         Mistake(_UPSIDE_DOWN, "The weight is upside down: this pipeline's samples over everybody's, at most 1."),
         Mistake(_ALIKE,
                 "Each pipeline has the same weight, but they have different numbers of samples: weigh each by its own "
@@ -269,6 +302,8 @@ EXERCISE = declared(
         Mistake(_SOME,
                 "Some gradients are right, and these are as run_step left them. Weigh and sum every gradient that is "
                 "there: does a loop end after its first round?"),
-        Mistake(_NOT_RETURNED, "The last stage has the loss: return it."),
+        Mistake(_NOT_RETURNED,
+                "Every pipeline's last stage returns the loss, as a tensor (no item()), not that of one pipeline "
+                "alone."),
     ),
 )  # fmt: skip

@@ -49,3 +49,41 @@ WRONG.changed(
     "a parameter without a gradient",
     ("[] if loss is None", "[] if loss is not None"),
 )
+COUNT = "dist.all_reduce(everybody, group=data)"
+changed("samples of all ranks", "samples counted along the pipeline", (COUNT, "dist.all_reduce(everybody)"))
+changed(
+    "samples of the row", "samples counted along the pipeline", (COUNT, COUNT.replace("data", "mesh.get_group('pipe')"))
+)
+changed(
+    "averages what is weighed", "weighed and averaged", (SUM, SUM.replace("tensor,", "tensor, op=dist.ReduceOp.AVG,"))
+)
+ZEROS = "    for p in module.parameters():\n        if p.grad is None:\n            p.grad = torch.zeros_like(p)\n    for tensor in ["
+changed("zeros for None", "a gradient in place of None", ("    for tensor in [", ZEROS))
+changed("zeros for the unused", "a gradient in place of None",
+        ("    for tensor in [", ZEROS.replace("p.grad is None", "p.requires_grad and p.grad is None")))  # fmt: skip
+changed("reduces to the first pipeline", "summed on one pipeline alone",
+        (SUM, "        dist.reduce(tensor, group=data, group_dst=0)\n"))  # fmt: skip
+changed("the loss of the first pipeline alone", "the loss not returned",
+        ("    return loss\n", "    return loss if mesh.get_coordinate()[0] == 0 else None\n"))  # fmt: skip
+LOSS = " + ([] if loss is None else [loss])"
+changed("adds up losses", "the loss of one pipeline", (LOSS, ""),
+        ("    return loss\n", "    if loss is not None:\n        dist.all_reduce(loss, group=data)\n    return loss\n"))  # fmt: skip
+changed("the mean of the pipelines' losses", "the loss of one pipeline", (LOSS, ""),
+        ("    return loss\n", "    if loss is not None:\n        dist.all_reduce(loss, group=data)\n        loss /= mesh['data'].size()\n    return loss\n"))  # fmt: skip
+changed("the loss for everybody", "a loss on every stage", (LOSS, ""),
+        ("    return loss\n", "    loss = torch.zeros(1, dtype=torch.float64) if loss is None else loss * share\n    dist.all_reduce(loss)\n    return loss\n"))  # fmt: skip
+changed("weighs before the pipeline runs", "summed, not weighed",
+        ('    loss = run_step(mesh.get_group("pipe"))\n', ""),
+        ("        tensor *= share\n", ""),
+        ("    for tensor in [", """\
+    for p in module.parameters():
+        if p.grad is not None:
+            p.grad *= share
+    loss = run_step(mesh.get_group("pipe"))
+    if loss is not None:
+        loss *= share
+    for tensor in ["""))  # fmt: skip
+changed("over the mean of samples", "weights that add up to N",
+        ("everybody.item()\n", "(everybody.item() / mesh['data'].size())\n"))  # fmt: skip
+changed("a number for the loss", "the loss not returned",
+        ("    return loss\n", "    return None if loss is None else loss.item()\n"))  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
@@ -54,23 +54,66 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             continue
         lines = "\n".join(f"stage {stage}: {text}" for stage, text in enumerate(pipeline))
         text = f"For these schedules, in short,\n{lines}\nfind_stuck returned {_said(came)}, expected {_said(wanted)}."
-        name = _NEVER if finds_nothing else _mistake(case, wanted, came, pipeline)
+        name = _NEVER if finds_nothing else _mistake(wanted, came, pipeline, "needs" in case.name)
         yield Finding(name, text, _said(wanted), _said(came))
 
 
-def _mistake(case: Case, right: Mapping[str, Any], came: Any, texts: Sequence[str]) -> str:
+def _mistake(right: Mapping[str, Any], came: Any, texts: Sequence[str], needs: bool) -> str:
     """Return which mistake leads to an answer about one pipeline, or ""."""
     if not isinstance(came, dict):
         return _NO_DICT
+    if any(each in ("None", "None (NoneType)") for each in came.values()):
+        return _FINISHED
     if any(isinstance(each, str) for each in came.values()):
         return _STEP
-    if "needs" in case.name:
-        return _NEEDS
+    waits = _held_for_nothing(came, texts)
+    if needs:
+        return waits if set(right) == set(came) else _NEEDS
     if not right:
-        return _WAITS
+        return waits or _WAITS
+    if not came and len(right) == 1 and _passed_another_microbatch(right, texts):
+        return _MICROBATCH
     if _passed_a_send(right, came, texts):
         return _SENDS
     return _ANOTHER if set(came) == set(right) else _KEPT if set(came) < set(right) else ""
+
+
+_PARTNERS = {"s": "r", "r": "s", "sg": "rg", "rg": "sg"}
+
+
+def _held_for_nothing(came: Mapping[str, Any], texts: Sequence[str]) -> str:
+    """Return why a stage may have been said to stand at a record that can be done, or ""."""
+    plans = [[short(each) for each in read(text, stage)] for stage, text in enumerate(texts)]
+    at = {int(stage): short(record) for stage, record in came.items()}
+    for stage, record in at.items():
+        kind, number = record.rstrip("0123456789"), record.lstrip("FBrsg")
+        if kind == "F" and stage == 0:
+            return _FIRST
+        if kind == "B" and stage == len(plans) - 1 and f"F{number}" in plans[stage][: plans[stage].index(record)]:
+            return _LAST
+        peer, partner = stage + (1 if kind in ("s", "rg") else -1), f"{_PARTNERS.get(kind)}{number}"
+        if kind not in _PARTNERS or partner not in plans[peer]:
+            continue
+        there = plans[peer].index(at[peer]) if at.get(peer) in plans[peer] else len(plans[peer])
+        between = plans[peer][min(there, plans[peer].index(partner)) : max(there, plans[peer].index(partner)) + 1]
+        if there == plans[peer].index(partner):
+            return _BOTH_DONE
+        if not any(each[0] in "FB" for each in between):
+            return _SINGLY
+        if there > plans[peer].index(partner):
+            return _FORGOTTEN
+    return ""
+
+
+def _passed_another_microbatch(right: Mapping[str, Any], texts: Sequence[str]) -> bool:
+    """Return whether a stage stands at a receive for which there are sends of other microbatches alone."""
+    for stage, record in right.items():
+        kind, step = {"Recv": ("s", -1), "RecvGrad": ("sg", 1)}.get(record["kind"], ("", 0))
+        peer = int(stage) + step
+        sent = {each["microbatch"] for each in read(texts[peer], peer) if short(each).rstrip("0123456789") == kind}
+        if sent and record["microbatch"] not in sent:
+            return True
+    return False
 
 
 def _passed_a_send(right: Mapping[str, Any], came: Mapping[str, Any], texts: Sequence[str]) -> bool:
@@ -95,6 +138,11 @@ _NO_DICT, _STEP, _NEEDS, _NEVER, _WAITS, _SENDS, _ANOTHER, _KEPT = (
     "waits where it need not", "sends do not wait", "another record of the same step",
     "stages that wait for a stuck stage",
 )  # fmt: skip
+_FINISHED, _FIRST, _LAST, _BOTH_DONE, _SINGLY, _FORGOTTEN, _MICROBATCH, _TOO_SOON = (
+    "stages that finish are named", "the first stage waits for a Recv", "the last stage waits for a gradient",
+    "done only with its partner", "a batch posted one by one", "what was posted is forgotten",
+    "a partner of another microbatch", "one round is not enough",
+)  # fmt: skip
 EXERCISE = declared(
     id="find_deadlock",
     functions=("find_stuck",),
@@ -110,8 +158,10 @@ EXERCISE = declared(
         paper_case(
             "two stages disagree about the number of microbatches",
             [
+                (("F0 s0", "r0 F0 B0 r1 F1 B1"), {1: "r1"}),
                 (("F0 s0 F1 s1 rg0 B0 rg1 B1", "r0 F0 B0 sg0"), {0: "s1"}),
                 (("F0 s0 rg0 B0", "r0 F0 r1 F1 B0 sg0"), {0: "rg0", 1: "r1"}),
+                (("F0 s0 rg0 B0", "r0 F0 B0"), {0: "rg0"}),
             ],
         ),
         paper_case(
@@ -129,6 +179,7 @@ EXERCISE = declared(
                 (("F0 s0 rg0 B0", "F0 r0 B0 sg0"), {0: "s0", 1: "F0"}),
                 (("F0 s0 rg0 B0", "r0 B0 F0 sg0"), {0: "rg0", 1: "B0"}),
                 (("F0 s0 rg0 B0", "r0 F0 sg0 B0"), {0: "rg0", 1: "sg0"}),
+                (("F0 s0 s1 rg0 B0 F1 rg1 B1", "r0 F0 B0 sg0 r1 F1 B1 sg1"), {0: "s1", 1: "r1"}),
             ],
         ),
         paper_case(
@@ -160,6 +211,28 @@ EXERCISE = declared(
                 "Return a dict: for each stuck stage, the record where it is stuck. {} means that all finish."),
         Mistake(_STEP,
                 "A stage is stuck at one record: the first of its step that cannot be done, not the step's list."),
+        Mistake(_FINISHED, "Only stages that are stuck belong in the dict: leave out those that finish."),
+        Mistake(_FIRST,
+                "The first stage receives nothing: its Forward needs no Recv. Every other stage's does."),
+        Mistake(_LAST,
+                "The last stage receives no gradient, because it computes the loss: its Backward needs its Forward "
+                "alone."),
+        Mistake(_BOTH_DONE,
+                "Two partners stand at each other, both posted, and neither is done: a message is done as soon as its "
+                "partner has been posted. It does not wait until the partner is done."),
+        Mistake(_SINGLY,
+                "All messages of a step are posted when the stage arrives there, not one after another. One that "
+                "cannot be posted yet does not hold back the others."),
+        Mistake(_FORGOTTEN,
+                "A stage waits for a message that the other side posted in an earlier step: what was posted stays "
+                "posted, so remember it."),
+        Mistake(_MICROBATCH,
+                "A receive was done by a send of another microbatch: a partner has the same microbatch."),
+        Mistake(_TOO_SOON,
+                "You ask for a record that cannot be done in a step where all can be done: go over the stages again "
+                "and again, until a whole round moves nobody.",
+                seen=lambda case, got, wire: isinstance(got, Failure) and got.error == "StopIteration",
+                certain=True),
         Mistake(_NEEDS,
                 "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its "
                 "Forward: those can never be done either."),

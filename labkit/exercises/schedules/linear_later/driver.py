@@ -7,6 +7,7 @@ from typing import cast
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
@@ -26,14 +27,20 @@ def drive(functions: Functions, inputs: Values) -> Values:
     }
     later: list[Callable[[], None]] = []
     found: dict[str, Value] = {}
+    in_forward, num_products = 0, list[int]()
     for _ in range(2):  # gradients add up
+        before = len(later)
         out = functions["linear_later"](leaves["x"], leaves["weight"], leaves.get("bias"), later)
         if not isinstance(out, Tensor):
             return {"problem": f"linear_later returned a {type(out).__name__}, not a tensor."}
-        torch.autograd.backward(out, cast(Tensor, inputs["gradient"]))
+        in_forward += len(later) - before
+        with FlopCounterMode(display=False) as counted:
+            torch.autograd.backward(out, cast(Tensor, inputs["gradient"]))
+        num_products.append(counted.get_total_flops() // (2 * out.numel() * leaves["x"].shape[-1]))
         found = {"out": out.detach()}
     found["at_once"] = [name for name in ("weight", "bias") if name in leaves and leaves[name].grad is not None]
-    found["put_off"] = len(later)
+    found["x_later"] = leaves["x"].grad is None
+    found["put_off"], found["in_forward"], found["num_products"] = len(later), in_forward, max(num_products)
     for rest in later:
         rest()
     return found | {f"gradient of {name}": leaf.grad for name, leaf in leaves.items()}

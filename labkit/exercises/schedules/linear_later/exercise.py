@@ -14,7 +14,7 @@ from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.parting import parting
 from labkit.checks.structure import Each, OneOf
-from labkit.checks.values import texts
+from labkit.checks.values import integer, texts
 from labkit.checks.wire import Wire
 from labkit.exercises.schedules.linear_later.driver import drive
 from labkit.exercises.stages.training import gradient_difference
@@ -52,7 +52,10 @@ def expected(case: Case) -> list[Values]:
 
 def structure(case: Case) -> list[Any]:
     """Return what comes: the oracle's, and what was computed in backward and put off; or the problem."""
-    return [OneOf(({**expected(case)[0], "at_once": Each(str), "put_off": int}, {"problem": str}))]
+    right = expected(case)[0]
+    frozen = {f"gradient of {name}": OneOf((None, torch.Tensor)) for name in texts(case.inputs[0], "frozen")}
+    counts = {"put_off": int, "in_forward": int, "num_products": int}
+    return [OneOf(({**right, **frozen, **counts, "at_once": Each(str), "x_later": bool}, {"problem": str}))]
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -63,17 +66,32 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         return
     if came["at_once"]:
         yield Finding(_AT_ONCE, f"The gradient of {came['at_once']} was computed in backward already; put it off.")
+    products, in_forward = integer(came, "num_products"), integer(came, "in_forward")
+    if products > 1:
+        text = f"One backward computed {products} products of matrices; one is enough for the gradient of x."
+        yield Finding(_COMPUTED, text, "1", f"{products}")
+    if in_forward:
+        yield Finding(_IN_FORWARD, f"Two forwards put {in_forward} functions into later.", "0", f"{in_forward}")
+    if came["x_later"]:
+        yield Finding(_NOTHING_FOR_X, "After two backwards x has no gradient.")
     for name, right in expected(case)[0].items():
         mine, wanted = cast("Tensor | None", came[name]), cast("Tensor | None", right)
-        if text := gradient_difference(mine, wanted):
+        if wanted is None and mine is not None:
+            yield Finding(_FROZEN, f"The {name} is a tensor, but it is frozen.", "None", "a tensor")
+        elif apart := gradient_difference(mine, wanted):
             what = "The output" if name == "out" else f"After two backwards and all of later the {name}"
             # both backwards bring the same gradient
             once = mine is not None and name != "gradient of x" and gradient_difference(2 * mine, wanted) is None
-            name = _LAST if once else _NOTHING_FOR_X if name == "gradient of x" and mine is None else ""
-            how = "" if name else parting({0: (mine, wanted)}, [0])
-            yield Finding(name, f"{what} is wrong: {text[0]}.{how}", text[1], text[2])
+            mistake = _LAST if once else _NO_BIAS if name == "out" and _is_without_bias(case, mine) else ""
+            how = "" if mistake else parting({0: (mine, wanted)}, [0])
+            yield Finding(mistake, f"{what} is wrong: {apart[0]}.{how}", apart[1], apart[2])
     if came["put_off"] != 2:
-        yield Finding("", f"Two backwards put {came['put_off']} functions into later; each should put one.")
+        yield Finding(_NUMBER, f"Two backwards put {came['put_off']} functions into later.", "2", f"{came['put_off']}")
+
+
+def _is_without_bias(case: Case, out: Tensor | None) -> bool:
+    given = case.inputs[0]
+    return gradient_difference(out, cast(Tensor, given["x"]) @ cast(Tensor, given["weight"]).T) is None
 
 
 def _rows_fail(case: Case, got: Got, wire: Wire) -> bool:
@@ -82,6 +100,10 @@ def _rows_fail(case: Case, got: Got, wire: Wire) -> bool:
 
 
 _AT_ONCE, _LAST, _NOTHING_FOR_X = "weights' gradients at once", "overwritten, not added", "no gradient for x"
+_COMPUTED, _IN_FORWARD, _FROZEN, _NO_BIAS, _NUMBER = (
+    "computed at once, added later", "put off in forward", "a gradient for a frozen one", "the bias is not added",
+    "another number of functions",
+)  # fmt: skip
 
 EXERCISE = declared(
     id="linear_later",
@@ -96,6 +118,7 @@ EXERCISE = declared(
             "a layer, samples of 2 rows, frozen weight; no bias", 142, (3, 2, 6), bias=False, frozen=["weight"]
         ),
         linear_case("a layer, samples of 2 rows", 143, (3, 2, 4)),
+        linear_case("a layer, frozen bias", 144, (3, 4), frozen=["bias"]),
     ),
     distributed=False,
     hints=(
@@ -108,11 +131,29 @@ EXERCISE = declared(
     ),
     mistakes=(
         Mistake(_AT_ONCE,
-                "The weight's gradient is computed in backward already: let backward return None for weight and bias, "
-                "and append a function to later that adds them to .grad when it is called."),
+                "A gradient is in .grad before later was called: let backward return None for weight and bias, and "
+                "append a function to later that adds them to .grad when it is called."),
+        Mistake(_COMPUTED,
+                "The weight's gradient is only added later, but computed in backward, where the previous stage waits "
+                "for it: the product belongs into the function that you append."),
+        Mistake(_IN_FORWARD,
+                "Forward appends to later: backward must, because the executor takes what is in later after a "
+                "backward, and a forward without backward puts nothing off."),
+        Mistake(_NUMBER,
+                "Each backward appends exactly one function, with what weight and bias need in it. If both are frozen, "
+                "it does nothing, and is appended all the same."),
         Mistake(_LAST,
-                "The weight's gradient is only that of the last backward: add to .grad instead of replacing it."),
-        Mistake(_NOTHING_FOR_X, "backward returns nothing for x: the stage before waits for gradient @ weight."),
+                "This gradient is only that of the last backward: add to .grad instead of replacing it."),
+        Mistake(_FROZEN, "A frozen weight or bias gets no gradient: ask its requires_grad before you add."),
+        Mistake(_NO_BIAS, "The output is x @ weight.T: the bias is missing."),
+        Mistake("no bias to ask", "bias may be None: then there is nothing to add to, and nothing to ask.",
+                says=("no attribute 'requires_grad'", "no attribute 'grad'"), certain=True),
+        Mistake("no gradient yet",
+                "Before the first backward .grad is None, and nothing can be added to it: set it then, and add later.",
+                says=("no attribute 'add_'", "'NoneType' and 'Tensor'"), certain=True),
+        Mistake(_NOTHING_FOR_X,
+                "backward returns nothing for x: the stage before waits for gradient @ weight, so this one is not put "
+                "off."),
         Mistake("rows not joined",
                 "With samples of several rows a gradient has three dimensions: reshape it and x to (rows, features) "
                 "first.", seen=_rows_fail, certain=True),

@@ -37,3 +37,22 @@ WRONG.changed(
     ("if microbatch + ahead < num_microbatches:", "if microbatch < num_microbatches:"),
 )
 WRONG.changed("adds the stage", "a warm-up of another length", ("num_stages - stage, ", "num_stages + stage, "))
+wrong("turns the newest round first", "microbatches out of order", """
+def one_f_one_b(stage, num_stages, num_microbatches):
+    order, held = [], []
+    for m in range(num_microbatches):
+        order.append(Forward(m))
+        held.append(m)
+        if len(held) >= min(num_stages - stage, num_microbatches):
+            order.append(Backward(held.pop()))
+    return order + [Backward(m) for m in reversed(held)]
+""")  # fmt: skip
+wrong("GPipe in groups", "the same warm-up everywhere", """
+def one_f_one_b(stage, num_stages, num_microbatches):
+    order = []
+    for first in range(0, num_microbatches, num_stages):
+        group = range(first, min(first + num_stages, num_microbatches))
+        order += [Forward(m) for m in group] + [Backward(m) for m in group]
+    return order
+""")  # fmt: skip
+changed("counts stages from 1", "warm-up one too long", ("num_stages - stage, ", "num_stages - (stage - 1), "))

@@ -47,7 +47,7 @@ class Counted(nn.Module):
         """Build it from "weights" (square matrices), "dropout", "frozen" (a number), "spare"; "norm", "counts" (bools).
 
         With norm the first layer's output goes through a BatchNorm, whose running statistics are buffers. With counts a
-        buffer counts the calls, and the output is multiplied by it.
+        buffer counts the calls, and the output is multiplied by it; where counts is "copied", by a copy of it.
         """
         nn.Module.__init__(self)  # it may be of another class: see kind_for
         weights = tensors(spec, "weights")
@@ -60,6 +60,7 @@ class Counted(nn.Module):
         self.norm = nn.BatchNorm1d(len(weights[0]), dtype=torch.float64) if spec.get("norm") else nn.Identity()
         self.turn: Tensor | None
         self.register_buffer("turn", torch.zeros((), dtype=torch.float64) if spec.get("counts") else None)
+        self.copies = spec.get("counts") == "copied"
         self.calls, self.ask = 0, cast(Ask | None, None)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -73,11 +74,11 @@ class Counted(nn.Module):
         if self.turn is None:
             return x
         self.turn += 1
-        return x * self.turn
+        return x * (self.turn.clone() if self.copies else self.turn)  # autograd keeps what it multiplies with
 
     def statistics(self) -> dict[str, Value]:
         """Return each buffer by name, as float64."""
-        return {name: buffer.double() for name, buffer in self.named_buffers()}
+        return {name: buffer.double().clone() for name, buffer in self.named_buffers()}
 
     def gradients(self) -> dict[str, Value]:
         """Return each parameter's gradient by name."""
@@ -93,6 +94,7 @@ def forward_and_backward(
     """
     module = kind_for(Counted, inputs)(record(inputs, "module"))
     module.ask = ask
+    start = module.statistics()
     x = tensor(inputs, "x").clone().requires_grad_(bool(inputs.get("needs_gradient")))
     own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     kept: dict[int, int] = {}
@@ -115,7 +117,7 @@ def forward_and_backward(
         weight = tensor(inputs, "weight") * (ask(_OUT, 0) if ask else 1.0)
         out.backward(weight)  # type: ignore[no-untyped-call]
     found |= {"grads": module.gradients(), "x_grad": x.grad, "calls": module.calls, "after": torch.rand(())}
-    return found | {"buffers": module.statistics()}
+    return found | {"buffers": module.statistics(), "start": start}
 
 
 def numbers(runs: list[float], out: float) -> Ask:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -50,7 +50,7 @@ def recompute_case(
         "frozen": frozen,
         "spare": normal(2) if spare else None,
         "norm": norm,
-        "counts": counts,
+        "counts": "copied" if counts and twice else counts,
     }
     inputs: dict[str, Value] = {
         "module": module,
@@ -92,12 +92,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 def _parts(case: Case, came: Values, right: Values) -> Iterator[tuple[str, Any, Any, str]]:
     """Yield each thing that came: in words, itself, what it should be, and the mistake where it is not."""
+    grads, wanted = (cast(dict[str, Any], each.get("grads") or {}) for each in (came, right))
     gradient = _OTHER_NUMBERS if record(case.inputs[0], "module")["dropout"] else _MISSING
     if not case.inputs[0].get("needs_gradient", True):
         gradient = _WITHOUT_X
-    if _is_of_another_turn(case, came):
-        gradient = _LATER
-    grads, wanted = (cast(dict[str, Any], each.get("grads") or {}) for each in (came, right))
+    gradient = _LATER if _is_of_another_turn(case, came) else _of_gradients(case, grads, wanted) or gradient
     yield "the output", came.get("out"), right["out"], ""
     for name in wanted:
         yield f"the gradient of {name}", grads.get(name), wanted[name], gradient
@@ -105,23 +104,48 @@ def _parts(case: Case, came: Values, right: Values) -> Iterator[tuple[str, Any, 
     buffers, kept = (cast(dict[str, Any], each.get("buffers") or {}) for each in (came, right))
     for name in kept:
         mistake = _EARLIER if case.inputs[0].get("twice") else _TWICE
+        start = cast(dict[str, Any], came.get("start") or {})
+        as_before = bool(start) and all(not _apart(buffers.get(each), start[each]) for each in kept)
+        mistake = _AT_THE_START if as_before else mistake
         yield f"the buffer {name} after backward", buffers.get(name), kept[name], mistake
     yield "the random number drawn after forward", came.get("next"), right["next"], ""
     yield "the random number drawn after backward", came.get("after"), right["after"], _STATE
 
 
+def _in_eval_mode(module: Any, x: Tensor) -> Any:
+    module.eval()
+    return module(x)
+
+
+def _of_gradients(case: Case, grads: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """Return which mistake gives these gradients of the parameters, or ""."""
+
+    def alike(others: dict[str, Any]) -> bool:
+        return not any(_apart(grads.get(name), others[name]) for name in others)
+
+    if any(wanted[name] is None and grads.get(name) is not None for name in wanted):
+        return _ZEROS
+    if alike({name: None if each is None else 2 * each for name, each in wanted.items()}):
+        return _DOUBLED
+    ones = {**case.inputs[0], "weight": torch.ones_like(tensor(case.inputs[0], "weight"))}
+    ways: Sequence[tuple[str, Callable[[], dict[str, Value]]]] = (
+        (_OF_THE_SUM, lambda: forward_and_backward(lambda module, x: module(x), ones)),
+        (_MODE, lambda: forward_and_backward(_in_eval_mode, case.inputs[0])),
+    )
+    if case.world_size > 1 or alike(wanted):
+        return ""
+    return next((name for name, way in ways if alike(cast(dict[str, Any], way()["grads"]))), "")
+
+
 def _is_of_another_turn(case: Case, came: Values) -> bool:
-    """Return whether the gradients are those of a second run with the buffers that the first one left."""
+    """Return whether the gradients are those of runs with other counts of calls, so that all are off by one factor."""
     if not record(case.inputs[0], "module").get("counts"):
         return False
-
-    def twice(module: Any, x: Tensor) -> Any:
-        module(x)
-        return module(x)
-
-    there = forward_and_backward(twice, case.inputs[0])
-    found, good = (cast(dict[str, Any], each.get("grads") or {}) for each in (came, there))
-    return not any(_apart(found.get(name), good[name]) for name in good)
+    found, good = (cast(dict[str, Any], each.get("grads") or {}) for each in (came, expected(case)[0]))
+    if any(not isinstance(found.get(name), Tensor) for name in good):
+        return False
+    factor = float((found["weights.0"] / good["weights.0"]).flatten()[0])
+    return not any(_apart(found[name], factor * good[name]) for name in good)
 
 
 def _apart(found: Any, good: Any) -> str:
@@ -161,13 +185,17 @@ _OTHER_NUMBERS, _STATE = "other random numbers", "the random state is left chang
 _TWICE, _MISSING = "BatchNorm counts twice", "gradients missing"
 _UNUSED, _FROZEN, _EARLY = "unused parameters", "frozen parameters", "buffers put back too early"
 _LATER, _EARLIER = "begins with later buffers", "buffers of an earlier run"
+_ZEROS, _DOUBLED, _OF_THE_SUM, _MODE, _AT_THE_START = (
+    "a gradient in place of None", "gradients twice", "the gradient that came is not used", "another mode",
+    "buffers of before the first run",
+)  # fmt: skip
 MISTAKES = (
     Mistake(_LIBRARY,
             "torch.utils.checkpoint was called: write it yourself, as an autograd.Function.",
             says=("torch.utils.checkpoint",), certain=True),
     Mistake(_KEPT,
-            "The module's activations are still kept: run it in an autograd.Function's forward, and again in "
-            "backward."),
+            "More is kept than x. ctx.save_for_backward gets x alone: no output and no activation. In an "
+            "autograd.Function's forward autograd is off, so run the module there, and again in backward."),
     Mistake(_WITHOUT_X,
             "Where x needs no gradient the output has none either, and the parameters get none: hand the parameters "
             "to apply too."),
@@ -180,6 +208,20 @@ MISTAKES = (
     Mistake(_TWICE,
             "Gradients are right, but the second run has moved the running statistics once more: keep copies of "
             "module.buffers() before it, and copy them back once the gradients are computed."),
+    Mistake(_ZEROS,
+            "A frozen or unused parameter has a gradient, and a plain call leaves None. torch.autograd.grad gives None "
+            "for an unused one: return that."),
+    Mistake(_DOUBLED,
+            "Gradients came twice: .backward() inside backward adds to .grad, and so does autograd with what backward "
+            "returns. Ask torch.autograd.grad, which adds nothing."),
+    Mistake(_OF_THE_SUM,
+            "These are the gradients of the output's sum: hand the gradient that backward got to torch.autograd.grad."),
+    Mistake(_MODE,
+            "The second run was in eval mode: there dropout and BatchNorm compute something else. Run the module as it "
+            "is."),
+    Mistake(_AT_THE_START,
+            "The buffers are those from before the first run, so it is as if no run had been: after backward put back "
+            "what backward found there, not the copies of forward."),
     Mistake(_MISSING,
             "Some gradients are missing or wrong: return one for x and one for each parameter, in the order of "
             "apply."),
@@ -217,6 +259,7 @@ EXERCISE = declared(
         recompute_case("BatchNorm", 65, 4, 3, norm=True),
         recompute_case("an output that depends on a buffer", 66, 4, 2, counts=True),
         recompute_case("two calls, BatchNorm", 67, 4, 2, norm=True, twice=True),
+        recompute_case("two calls, an output that depends on a buffer", 68, 4, 2, counts=True, twice=True),
     ),
     distributed=False,
     hints=(

@@ -24,6 +24,7 @@ def cases(draw: random.Random) -> list[Case]:
             "two calls, BatchNorm, no gradient for x", seed(draw), 4, 2, norm=True, twice=True, needs_gradient=False
         ),
         recompute_case("BatchNorm, no gradient for x", seed(draw), 4, 2, norm=True, needs_gradient=False),
+        recompute_case("two calls, a buffer that counts", seed(draw), draw.randint(3, 5), 2, counts=True, twice=True),
         recompute_case(
             "a buffer that counts, and BatchNorm", seed(draw), 4, draw.randint(2, 3), norm=True, counts=True
         ),

@@ -9,11 +9,12 @@ from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.exercises.schedules.writing import finding, late, order_case, structure
 from labkit.exercises.schedules.zero_bubble.driver import drive
-from labkit.exercises.stages.orders import NO_WORK, WORK_LEFT_OUT, holds_more, played, stands_still, wrong_work
+from labkit.exercises.stages.orders import NO_WORK, TWICE, WORK_LEFT_OUT, holds_more, played, stands_still, wrong_work
 
 _KINDS = ("Forward", "BackwardInput", "BackwardWeight")
-_AT_ONCE, _AT_THE_END, _OTHER_DELAY = (
+_AT_ONCE, _AT_THE_END, _OTHER_DELAY, _NOT_1F1B, _TOO_FAR = (
     "weights right after the input", "all weights at the end", "put off by the wrong number",
+    "not the order of 1F1B", "put off too far",
 )  # fmt: skip
 
 
@@ -23,7 +24,7 @@ def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
     schedule = played(orders)
     yield from stands_still(schedule)
     name = _of_weights(orders, num_stages, count)
-    yield from late(schedule.makespan, 3 * count + num_stages - 1, name)
+    yield from late(schedule.makespan, 3 * count + num_stages - 1, name or _of_1f1b(orders, num_stages, count))
     yield from holds_more(schedule, lambda stage: num_stages, name)
 
 
@@ -40,7 +41,18 @@ def _of_weights(orders: Sequence[Sequence[Mapping[str, Any]]], num_stages: int, 
     if count > num_stages and all(each["kind"] == "BackwardWeight" for order in orders for each in order[2 * count :]):
         return _AT_THE_END
     delays = [_put_off(order) for order in orders]
+    if delays[0] > 0 and delays != sorted(delays, reverse=True):
+        return _TOO_FAR
     return _OTHER_DELAY if delays[0] > 0 and delays[0] >= delays[-1] else ""
+
+
+def _of_1f1b(orders: Sequence[Sequence[Mapping[str, Any]]], num_stages: int, count: int) -> str:
+    """Return that Forwards and BackwardInputs stand in another order than 1F1B's, or ""."""
+    for stage, order in enumerate(orders):
+        kinds = [each["kind"] for each in order if each["kind"] != "BackwardWeight"]
+        if kinds.index("BackwardInput") != min(num_stages - stage, count):
+            return _NOT_1F1B
+    return ""
 
 
 def _put_off(order: Sequence[Mapping[str, Any]]) -> int:
@@ -72,6 +84,15 @@ EXERCISE = declared(
     ),
     mistakes=(
         WORK_LEFT_OUT,
+        Mistake(TWICE,
+                "Each BackwardWeight comes once. In the list, after the BackwardInput of microbatch m + d comes the "
+                "BackwardWeight of microbatch m; the last d stand at the end."),
+        Mistake(_NOT_1F1B,
+                "Forward and BackwardInput do not stand in the order of 1F1B: stage s begins with P - s Forwards, or "
+                "M where there are fewer, then it alternates."),
+        Mistake(_TOO_FAR,
+                "Stage 0 has no time to fill before its last BackwardInput, so it postpones nothing, and each stage "
+                "behind it postpones by one microbatch more."),
         Mistake(_AT_ONCE,
                 "Every BackwardWeight comes right after its BackwardInput: that is 1F1B again. Postpone it on the "
                 "later stages."),

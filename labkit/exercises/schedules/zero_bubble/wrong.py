@@ -25,3 +25,13 @@ changed(
     ("return order + [BackwardWeight(microbatch) for microbatch in range(weights, num_microbatches)]", "return order"),
 )
 changed("backward whole", "work that is not there", ("BackwardInput(record.microbatch)", "Backward(record.microbatch)"))
+DELAY = "record.microbatch >= stage"
+changed("1 everywhere", "put off by the wrong number", (DELAY, "record.microbatch >= 1"))
+changed("one more than the stage", "put off too far", (DELAY, DELAY + " + 1"))
+changed("P - 1 everywhere", "put off by the wrong number", (DELAY, "record.microbatch >= num_stages - 1"))
+changed(
+    "the weights of the same microbatch", "work twice", ("BackwardWeight(weights)", "BackwardWeight(record.microbatch)")
+)
+changed("GPipe's order", "not the order of 1F1B",
+        ("for record in one_f_one_b(stage, num_stages, num_microbatches):",
+         "for record in [kind(m) for kind in (Forward, Backward) for m in range(num_microbatches)]:"))  # fmt: skip

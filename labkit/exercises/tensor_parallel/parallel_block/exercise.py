@@ -44,6 +44,7 @@ from labkit.exercises.tensor_parallel.parallel_block.parts import (
     put_together,
     refused,
     rest_lost,
+    sum_times,
     units,
     untrained,
 )
@@ -188,6 +189,14 @@ EXERCISE = declared(
                  "gradient": gradient_of_all}),
         Mistake("not summed", "The result is this rank's partial sum: `leave` it.", {"out": (own, own_and_bias)},
                 everywhere=True),
+        Mistake("mean instead of sum",
+                "The partial sums are averaged. They are parts of one sum: `leave` adds them up.",
+                {"out": partial(sum_times, times=lambda n: 1 / n)}),
+        Mistake("summed twice", "What `leave` returns is the whole sum already: `leave` it once.",
+                {"out": partial(sum_times, times=lambda n: n)}),
+        Mistake("heads of another width",
+                "A head's width is out.in_features // num_heads, of all heads. This rank's share has fewer heads, not "
+                "wider ones.", {"out": partial(put_together, how="share of heads")}),
         Mistake("the rest is lost",
                 "Nobody computes the units, or heads, that are left over where the count does not divide: cut with "
                 "my_part.", {"out": rest_lost}),

@@ -89,7 +89,8 @@ def after_first(case: Case, middle: Tensor, tensors: Sequence[Tensor], how: str 
         middle: What the first layer made.
         tensors: Weight and bias of the second layer.
         how: "later" sees later tokens, too; "by head" takes q, k and v of one head after another; "flat" forgets to put
-            the heads of a token together; "whole width" and "share of it" divide scores by the root of those; "tanh",
+            the heads of a token together; "whole width" and "share of it" divide scores by the root of those; "share
+            of heads" divides the width by a rank's heads, not by all; "tanh",
             "relu" and "none" are other activations of an MLP; "k first", "v first" and "v second" take one third for
             another.
     """
@@ -102,7 +103,12 @@ def after_first(case: Case, middle: Tensor, tensors: Sequence[Tensor], how: str 
     else:
         thirds = [each.view(batch, count, -1, width).transpose(1, 2) for each in middle.chunk(3, dim=-1)]
         q, k, v = (thirds[place] for place in _OTHER_ORDERS.get(how, (0, 1, 2)))
-    by = {"whole width": heads * width, "share of it": heads * width / q.shape[1]}.get(how, width)
+    if how == "share of heads":
+        q, k, v = (each.transpose(1, 2).reshape(batch, count, -1, heads * width // q.shape[1]) for each in (q, k, v))
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+    by = {"share of heads": q.shape[-1], "whole width": heads * width, "share of it": heads * width / q.shape[1]}.get(
+        how, width
+    )
     mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=how != "later", scale=by**-0.5)
     mixed = mixed.reshape(batch, count, -1) if how == "flat" else mixed.transpose(1, 2).flatten(2)
     return functional.linear(mixed, *tensors)
@@ -284,3 +290,9 @@ def other_step(case: Case, rank: int, times: Callable[[int], float]) -> Tensor:
     """Return the result after a step in which the bias goes further by so many steps, of N ranks."""
     gradient = values.tensor(case.inputs[rank], "gradient").flatten(0, 1).sum(0)
     return _right(case, rank, "again") - LR * gradient * times(len(group_of(case, rank)))
+
+
+def sum_times(case: Case, rank: int, times: Callable[[int], float]) -> Tensor:
+    """Return the result where what `leave` gives is multiplied by `times`, of N ranks."""
+    bias = _last_bias(case)
+    return (_right(case, rank, "out") - bias) * times(len(group_of(case, rank))) + bias

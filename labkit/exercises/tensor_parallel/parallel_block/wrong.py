@@ -211,3 +211,37 @@ class ParallelAttention(ParallelAttention):
 """,
 )
 changed("subtracts the bias", "bias taken off", (BIAS, BIAS.replace("+", "-")))
+SUM = "leave(functional.linear(hidden, self.down), self.group)"
+changed("the mean", "mean instead of sum", (SUM, f"{SUM} / dist.get_world_size(self.group)"))
+changed("leaves twice", "summed twice", (SUM, f"leave({SUM}, self.group)"))
+changed(
+    "width by its own heads",
+    "heads of another width",
+    ("self.width, heads = group, out.in_features // num_heads,", "heads = group,"),
+    ("        mine = slice(heads", "        self.width = out.in_features // num_heads\n        mine = slice(heads"),
+    (
+        "        self.bias = nn.Parameter(out",
+        "        self.width = out.in_features // (heads.stop - heads.start)\n        self.bias = nn.Parameter(out",
+    ),
+)
+changed(
+    "a part without a clone",
+    "the layers given were changed",
+    ("up.weight.detach()[mine].clone()", "up.weight.detach()[mine]"),
+)
+changed(
+    "refuses where there is no head",
+    "no refusal",
+    ("if size > num_heads:", "if my_part(num_heads, group).start == my_part(num_heads, group).stop:"),
+)
+changed("another error", "no refusal", ("raise ValueError(", "raise RuntimeError("))
+WRONG.right(
+    "a bias on the first rank",
+    """
+class ParallelMLP(ParallelMLP):
+    def forward(self, x):
+        hidden = functional.gelu(functional.linear(enter(x, self.group), self.up, self.up_bias))
+        bias = self.bias if dist.get_rank(self.group) == 0 else None
+        return leave(functional.linear(hidden, self.down, bias), self.group)
+""",
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -9,10 +10,11 @@ import torch
 from torch import Tensor
 
 from labkit.checks import draws, values
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.declared import Mistake, declared, tensor_result
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
+from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import NOTHING
 from labkit.checks.wire import Wire
@@ -24,9 +26,11 @@ from labkit.exercises.tensor_parallel.parallel_vocabulary.parts import (
     added_to_it,
     clamped,
     counts,
+    equal_parts,
     expected,
     first_row,
     found_here,
+    gradient_of_other_words,
     half_masked,
     largest_for_ignored,
     local_losses,
@@ -41,6 +45,7 @@ from labkit.exercises.tensor_parallel.parallel_vocabulary.parts import (
     other_ends,
     own_softmax,
     own_targets,
+    own_targets_count,
     rows_of_all,
     summed,
     table_of_all,
@@ -189,6 +194,16 @@ EXERCISE = declared(
                 "rank has the words from mine.start up to, and without, mine.stop.",
                 {f"{EMBED}.out": tuple(summed(partial(other_ends, how=how)) for how in _OTHER_ENDS),
                  f"{LOSS}.out": tuple(partial(half_masked, how=how) for how in _OTHER_ENDS)}),
+        Mistake("parts of equal length",
+                "The words need not divide evenly, and then parts differ by one: my_part(vocabulary, group) says where "
+                "this rank's begins and ends.", {f"{EMBED}.out": (equal_parts(True), equal_parts(False))}),
+        Mistake("mean instead of sum",
+                "You divide by the number of ranks. What they add are parts of one sum: one rank has a token's row, "
+                "the others zeros.",
+                {f"{EMBED}.out": lambda case, rank: (values.tensor(values.record(expected(case)[rank], EMBED), "out")
+                                                     / len(group_of(case, rank))),
+                 f"{LOSS}.out": lambda case, rank: (losses(case, rank)[counts(case, rank)].mean()
+                                                    / len(group_of(case, rank)))}),
         Mistake("number not shifted",
                 "Row 0 of `rows` is token my_part(vocabulary).start, not token 0: shift the number.",
                 {f"{EMBED}.out": (summed(modulo), summed(unshifted))}),
@@ -216,6 +231,17 @@ EXERCISE = declared(
                 {f"{LOSS}.out": own_targets}),
         Mistake("sum instead of mean", "You add the losses up. The result is their mean over the targets that count.",
                 {f"{LOSS}.out": lambda case, rank: losses(case, rank)[counts(case, rank)].sum()}),
+        Mistake("its own targets count",
+                "The mean is over the targets that are this rank's words. Every rank takes the mean over all targets "
+                "that are not IGNORED.", {f"{LOSS}.out": own_targets_count}),
+        Mistake("mean of exponentials",
+                "The exponentials are averaged over the vocabulary. The logarithm is that of their sum.",
+                {f"{LOSS}.out": lambda case, rank: (losses(case, rank)[counts(case, rank)].mean()
+                                                    - math.log(whole(case, rank).shape[1]))}),
+        Mistake("logits are clamped",
+                "Logits beyond some number are cut off, and their losses are wrong. Subtract each token's largest "
+                "logit instead: that changes no loss.",
+                seen=lambda case, got, wire: "thousands" in case.name and not isinstance(got, Failure)),
         Mistake("wrong sign", "The loss is negative: it is the logarithm minus the target's logit.",
                 {f"{LOSS}.out": lambda case, rank: -losses(case, rank)[counts(case, rank)].mean()}),
         Mistake("the target's logit added",
@@ -235,6 +261,10 @@ EXERCISE = declared(
                 "The maximum is subtracted from every logit once. From the target's it is subtracted never, or on each "
                 "of N ranks.",
                 {f"{LOSS}.out": (maximum_subtracted(lambda n: 0), maximum_subtracted(lambda n: n))}),
+        Mistake("logits are entered",
+                "The gradients of all ranks' logits were added up. Each rank has other words: its logits are its own, "
+                "and so is their gradient; what you `leave` passes it on.",
+                {f"{LOSS}.gradient": gradient_of_other_words}),
         Mistake("gradient through the maximum",
                 "A gradient flows through the maximum that you subtract. It is a constant: take it of "
                 "logits.detach().", {f"{LOSS}.gradient": through_the_maximum}),

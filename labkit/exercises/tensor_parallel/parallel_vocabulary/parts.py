@@ -125,6 +125,22 @@ def between(place: Tensor, size: int, start: int, how: str) -> Tensor:
     return (place >= (1 if how == "not start" or start else 0)) & (place < size)
 
 
+def equal_parts(own_size: bool) -> Way:
+    """Return what the rows add up to where all parts are taken to be as long as N divides, or as a rank's own part."""
+
+    def way(case: Case, rank: int) -> Tensor:
+        found, ranks = torch.zeros(()), group_of(case, rank)
+        for number, each in enumerate(ranks):
+            of, tokens = given(case, each, "part"), tokens_of(case, each)
+            size = len(of) if own_size else values.integer(case.inputs[each], "vocabulary") // len(ranks)
+            place = tokens - number * size
+            here = (place >= 0) & (place < size)
+            found = found + torch.mul(of[place.clamp(0, len(of) - 1)], here[..., None])
+        return found
+
+    return way
+
+
 def modulo(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
     """Return rows by the remainder of a token's number."""
     here = (tokens >= mine.start) & (tokens < mine.stop)
@@ -307,3 +323,14 @@ def through_the_maximum(case: Case, rank: int) -> Tensor:
     share = (of.logsumexp(1) - whole(case, rank).logsumexp(1)).exp()
     more = (_place(case, rank)[1].double() - share) * count / count.sum() * given(case, rank, "gradient")
     return right_gradient(case, rank) + functional.one_hot(of.argmax(1), of.shape[1]) * more[:, None]
+
+
+def gradient_of_other_words(case: Case, rank: int) -> Tensor | None:
+    """Return what the gradients of all ranks' logits add up to, word by word of each."""
+    every = [right_gradient(case, each) for each in group_of(case, rank)]
+    return torch.stack(every).sum(0) if len({each.shape for each in every}) == 1 else None
+
+
+def own_targets_count(case: Case, rank: int) -> Tensor:
+    """Return the mean loss of a rank's own targets."""
+    return losses(case, rank)[counts(case, rank) & _place(case, rank)[1]].mean()

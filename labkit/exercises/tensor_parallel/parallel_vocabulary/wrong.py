@@ -1,5 +1,7 @@
 """Wrong answers to parallel_vocabulary, each a mistake that learners really make, and the mistake a check must name."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
@@ -173,3 +175,33 @@ changed("adds the target's logit", "the target's logit added", ("total.log() - r
 TWICE_MORE = "    for _ in range(2):\n        dist.all_reduce(largest.clone(), group=group)"
 changed("five numbers for each target", "logits gathered", (LARGEST, f"{LARGEST}\n{TWICE_MORE}"))
 changed("adds the mask", "added, not multiplied", ("found * here[..., None]", "found + here[..., None]"))
+
+EQUAL = "    mine = my_part(vocabulary, group)\n    here = (tokens"
+changed(
+    "as long as N divides", "parts of equal length",
+    (EQUAL, "    size = vocabulary // dist.get_world_size(group)\n"
+     "    mine = slice(dist.get_rank(group) * size, (dist.get_rank(group) + 1) * size)\n    here = (tokens"),
+)  # fmt: skip
+changed(
+    "as long as its own", "parts of equal length",
+    (EQUAL, "    start = dist.get_rank(group) * len(rows)\n    mine = slice(start, start + len(rows))\n    here = (tokens"),
+    ("torch.where(here, tokens - mine.start, 0)", "torch.where(here, tokens - mine.start, 0)"),
+)  # fmt: skip
+FOUND = "return leave(found * here[..., None], group)"
+changed("the mean of rows", "mean instead of sum", (FOUND, f"{FOUND} / dist.get_world_size(group)"))
+changed("the loss shared out", "mean instead of sum", (MEAN, f"{MEAN} / dist.get_world_size(group)"))
+changed(
+    "counts its own targets",
+    "its own targets count",
+    ("counts = targets != IGNORED", "counts = (targets != IGNORED) & here"),
+)
+changed("the mean of exponentials", "mean of exponentials", ("total.log()", "(total / vocabulary).log()"))
+changed("clamps large logits", "logits are clamped", ("logits - largest[:, None]", "logits.clamp(max=80.0)"))
+changed(
+    "enters logits",
+    "logits are entered",
+    ("    shifted = logits", "    logits = enter(logits, group)\n    shifted = logits"),
+)
+changed(
+    "every target counts", "ignored targets count", ("counts = targets != IGNORED", "counts = torch.ones_like(targets)")
+)

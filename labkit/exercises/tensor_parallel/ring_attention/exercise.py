@@ -10,7 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from labkit.checks import draws, values
-from labkit.checks.case import Case, Values
+from labkit.checks.blame import HANGS
+from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.compare import near
 from labkit.checks.declared import Mistake, declared, failed_in, flag_result, tensor_result
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
@@ -137,6 +139,26 @@ def _lot_by_lot(case: Case, rank: int, rescaled: tuple[str, ...], divided: bool 
     return mixed / total if divided else mixed
 
 
+def _over_lots(case: Case, rank: int, steps: list[int]) -> Tensor:
+    """Return the attention over these lots alone, each `step` ranks before; one may come several times."""
+    of = [(rank - step) % case.world_size for step in steps]
+    k, v, where = (
+        torch.cat([given(case, each, key) for each in of], dim) for key, dim in (("k", 2), ("v", 2), ("places", 0))
+    )
+    return functional.scaled_dot_product_attention(given(case, rank, "q"), k, v, attn_mask=where <= _places(case, rank))
+
+
+def _softmax_of_lots(case: Case, rank: int, divided: bool) -> Tensor:
+    """Return the sum, or the mean, of what each lot gives by itself, 0 where a query sees none of it."""
+    each = [_over_lots(case, rank, [step]).nan_to_num() for step in range(case.world_size)]
+    return torch.stack(each).sum(0) / (case.world_size if divided else 1)
+
+
+def _passing_ends(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a rank waits for one that has come to its end."""
+    return isinstance(got, Failure) and got.kind in HANGS and "has finished" in f"{got.message}\n{got.detail}"
+
+
 def _wrong_places(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with who holds which token."""
     if not _asks_for_places(case):
@@ -160,11 +182,21 @@ def _wrong_places(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
         yield Finding(_UNEVEN, f"Pairs of a query and a key, by rank: {pairs}.")
 
 
+def _sees_not_itself(case: Case, rank: int, out: Tensor) -> bool:
+    """Return whether the first token's query got no number, and all others what comes of earlier keys alone."""
+    others = given(case, rank, "places") > 0
+    earlier = _attention(case, rank, _all(case, "places", 0) < _places(case, rank))
+    alike = near(out[..., others, :], earlier[..., others, :])
+    return alike and not bool(others.all()) and not bool(out[..., ~others, :].isfinite().any())
+
+
 def _not_numbers(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for rank, came in enumerate(got):
         if "out" in came and not values.tensor(came, "out").isfinite().all():
             q, k = given(case, rank, "q"), _all(case, "k", 2)
             largest = float((q @ k.transpose(-1, -2)).max()) / q.shape[-1] ** 0.5
+            if _sees_not_itself(case, rank, values.tensor(came, "out")):
+                yield Finding(_ITSELF, "The query of the first token contains NaN or inf: it sees no key.", rank=rank)
             mistake, among = (
                 (_OVERFLOW, f"; its largest score is {largest:.0f}") if largest > 700 else (NOT_A_NUMBER, "")
             )
@@ -206,6 +238,7 @@ _UNEVEN, _SHARED, _NEIGHBOUR, _OVERFLOW, _TOO_OFTEN, _CHANGED, _LAST = (
     "uneven work", "tokens twice or never", "not to the next rank", "exponentials overflow", "sent too often",
     "what was given is changed", "the last piece is 2N - 1",
 )  # fmt: skip
+_ITSELF = "a query does not see itself"
 
 EXERCISE = declared(
     id="ring_attention",
@@ -233,6 +266,17 @@ EXERCISE = declared(
         Mistake(_SHARED, "Each token belongs to one rank, ascending on each, equally many on all."),
         Mistake("its own keys only", "Only keys of this rank were seen: pass k, v and places on, N - 1 times.",
                 {"out": _of_its_own}),
+        Mistake("a lot is missing",
+                "The last lot was not seen. N - 1 lots come from others, and its own is the first of N.",
+                {"out": lambda case, rank: _over_lots(case, rank, [*range(case.world_size - 1)])}),
+        Mistake("the same lot again",
+                "In every round the same keys came: pass on what came last, not your own again.",
+                {"out": lambda case, rank: _over_lots(case, rank, [0] + [1] * (case.world_size - 1))}),
+        Mistake("a softmax of each lot",
+                "Each lot's softmax was taken by itself, and these were put together. Softmax is over all keys: add up "
+                "exponentials and weighted values, and divide once at the end.",
+                {"out": (partial(_softmax_of_lots, divided=True), partial(_softmax_of_lots, divided=False))}),
+        Mistake(_ITSELF, "A query sees its own key: hide only keys whose place is later, not those at the same place."),
         Mistake("not causal",
                 "Queries see later keys. Where a key's place is later than the query's, the score is -inf.",
                 {"out": (lambda case, rank: _attention(case, rank, None), _masked_at_home)}),
@@ -244,7 +288,9 @@ EXERCISE = declared(
                 {"out": (_by_index, _by_index_of_piece)}),
         Mistake("scores not scaled", "Scores are divided by the root of a head's width K.",
                 {"out": (lambda case, rank: _causal(case, rank, 1.0),
-                         lambda case, rank: _causal(case, rank, 1 / given(case, rank, "q").shape[-1]))}),
+                         lambda case, rank: _causal(case, rank, 1 / given(case, rank, "q").shape[-1]),
+                         lambda case, rank: _causal(case, rank, given(case, rank, "q").shape[-2] ** -0.5),
+                         lambda case, rank: _causal(case, rank, given(case, rank, "q")[0, :, 0].numel() ** -0.5))}),
         Mistake("sums not rescaled",
                 "When the largest score grows, what was summed before must be multiplied by exp(old - new): the sum "
                 "of exponentials and the weighted values.",
@@ -263,6 +309,10 @@ EXERCISE = declared(
         Mistake("everybody sends first",
                 "Every rank waits in send() for its neighbour's recv(). Post both, with dist.batch_isend_irecv or "
                 "isend.", seen=all_stand_in_send),
+        Mistake("a rank stops passing on",
+                "A rank has come to its end while the others still wait for what it should pass on. A lot in which it "
+                "sees no key goes on to the next rank all the same: skip the computing, not the exchange.",
+                seen=_passing_ends, general=True),
         Mistake(NOT_A_NUMBER,
                 "-inf minus -inf is nan: of some lot a query sees no key. Subtract the largest score of *all* lots so "
                 "far, and begin with this rank's own lot, where every query sees itself: mask later places only."),

@@ -1,5 +1,7 @@
 """Wrong answers to ring_attention, each a mistake that learners really make, and the mistake a check must name."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
@@ -170,3 +172,49 @@ changed(
 changed("hides earlier keys", "causal the other way",
         ("where[None, :] > places[:, None]", "where[None, :] < places[:, None]"),
         ("if where[0] > places[-1]:", "if where[-1] < places[0]:"))  # fmt: skip
+PLACES = "torch.cat([pieces[dist.get_rank()], pieces[-1 - dist.get_rank()]])"
+changed(
+    "every N-th token", "uneven work", (PLACES, "torch.arange(num_tokens)[dist.get_rank() :: dist.get_world_size()]")
+)
+changed(
+    "two neighbouring pieces",
+    "uneven work",
+    (PLACES, "torch.cat(pieces[2 * dist.get_rank() : 2 * dist.get_rank() + 2])"),
+)
+changed(
+    "the last piece first",
+    "tokens twice or never",
+    (PLACES, "torch.cat([pieces[-1 - dist.get_rank()], pieces[dist.get_rank()]])"),
+)
+changed("only earlier keys", "a query does not see itself", ("where[None, :] > places", "where[None, :] >= places"))
+HELD = "for mine, new in zip(held, coming, strict=True):"
+changed(
+    "sends its own again",
+    "the same lot again",
+    (HELD, HELD.replace("held", "[k.contiguous(), v.contiguous(), places]")),
+)
+changed(
+    "places stay", "causal by index",
+    (HELD, "coming[2] = places\n            " + HELD.replace("held,", "held[:2],").replace("coming,", "coming[:2],")),
+)  # fmt: skip
+changed("one round too few", "a lot is missing", ("for step in range(size):", "for step in range(size - 1):"))
+changed("ends at a later lot", "a rank stops passing on", ("            continue  # all", "            break  # all"))
+changed(
+    "the root of all heads' width", "scores not scaled", ("q.shape[-1] ** 0.5", "(q.shape[1] * q.shape[-1]) ** 0.5")
+)
+changed("the root of the tokens", "scores not scaled", ("q.shape[-1] ** 0.5", "q.shape[-2] ** 0.5"))
+LOTS = (
+    (
+        '    largest = q.new_full((*q.shape[:-1], 1), float("-inf"))\n    total, mixed = torch.zeros_like(largest), torch.zeros_like(q)\n',
+        "    mixed = torch.zeros_like(q)\n",
+    ),
+    ("        grown = torch.maximum(largest, scores.amax(-1, keepdim=True))\n", ""),
+    ("        weights, old = (scores - grown).exp(), (largest - grown).exp()\n", ""),
+    ("        total = total * old + weights.sum(-1, keepdim=True)\n", ""),
+    (
+        "        mixed = mixed * old + weights @ values\n        largest = grown\n",
+        "        mixed = mixed + scores.softmax(-1).nan_to_num() @ values\n",
+    ),
+)
+changed("the mean of the lots", "a softmax of each lot", *LOTS, ("return mixed / total", "return mixed / size"))
+changed("the sum of the lots", "a softmax of each lot", *LOTS, ("return mixed / total", "return mixed"))

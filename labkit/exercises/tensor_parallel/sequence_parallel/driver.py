@@ -55,7 +55,9 @@ def _drawn(make: Any, seed: int, own_seed: int, keywords: dict[str, Any]) -> Val
     outside.append(torch.rand(DRAWN))
     torch.manual_seed(seed + 1)
     with make(own_seed, **keywords):
-        inside += [torch.rand(DRAWN) for _ in range(4)]
+        inside += [torch.rand(DRAWN) for _ in range(5)]
+    with own:  # it knows nothing of the other
+        inside.append(torch.rand(DRAWN))
     with make(own_seed + 1, **keywords):
         inside.append(torch.rand(DRAWN))
     outside.append(torch.rand(DRAWN))

@@ -90,7 +90,7 @@ def _without_own(seed: int) -> list[Value]:
 
 def structure(case: Case) -> list[object]:
     """Return what results look like."""
-    more = {"inside": [Tensor] * 8, "came_out": bool} if _is_random(case) else {}
+    more = {"inside": [Tensor] * 10, "came_out": bool} if _is_random(case) else {}
     return [{**right, **more} for right in expected(case)]
 
 
@@ -124,6 +124,14 @@ def _every_nth(case: Case, rank: int, key: str) -> Tensor:
 
 def _averaged(case: Case, rank: int, key: str) -> Tensor:
     return _scattered(case, rank, key) / len(group_of(case, rank))
+
+
+def _of_first(case: Case, rank: int, key: str) -> Tensor:
+    return _cut(given(case, group_of(case, rank)[0], key), case, rank)
+
+
+def _of_largest(case: Case, rank: int, key: str) -> Tensor:
+    return _cut(torch.stack([given(case, each, key) for each in group_of(case, rank)]).amax(0), case, rank)
 
 
 def _of(key: str, way: Callable[[Case, int, str], Tensor]) -> Way:
@@ -174,7 +182,9 @@ def _wrong_random(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
             yield Finding(
                 _SWALLOWED, f"On rank {rank} an error was raised inside, and nobody outside saw it.", rank=rank
             )
-        first, second, resumed, again, went_on, third, fourth, of_next_seed = values.tensors(came, "inside")
+        first, second, resumed, again, went_on, third, fourth, fifth, later, of_next_seed = values.tensors(
+            came, "inside"
+        )
         drew = f"Rank {rank} drew {first.tolist()}"
         if torch.equal(first, second):
             yield Finding(_REPEATS, f"{drew} in both.", rank=rank)
@@ -186,11 +196,20 @@ def _wrong_random(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
         if not torch.equal(resumed, fourth):
             text = f"After an error inside, rank {rank} drew {resumed.tolist()}; next came {fourth.tolist()}."
             yield Finding(_LOST if torch.equal(resumed, third) else "", text, rank=rank)
+        if not torch.equal(fifth, later):
+            text = f"After another OwnRandom was entered, rank {rank} drew {later.tolist()}, not {fifth.tolist()}."
+            yield Finding(_ONE_STATE, text, rank=rank)
         if torch.equal(first, of_next_seed):
             yield Finding(_ONE_START, f"{drew} with seed {case.inputs[0]['own_seed']}, and with the next.", rank=rank)
         for other in range(rank):
-            if any(map(torch.equal, values.tensors(got[other], "inside"), (first, second))):
+            theirs = values.tensors(got[other], "inside")
+            if any(map(torch.equal, theirs, (first, second))):
                 yield Finding(_ALIKE, f"Ranks {other} and {rank} both drew {first.tolist()}.", rank=rank)
+            if bool(torch.isin(torch.cat([first, second]), torch.cat(theirs[:2])).any()):
+                text = (
+                    f"Rank {other} drew {theirs[0].tolist()}, and {drew[0].lower()}{drew[1:]}: the same numbers, moved."
+                )
+                yield Finding(_ALIKE, text, rank=rank)
 
 
 def least(case: Case) -> dict[int, Bytes]:
@@ -216,6 +235,7 @@ _DISTURBED, _SWALLOWED, _ALIKE, _REPEATS, _ANEW, _LOST, _UNSEEDED, _ONE_START = 
     "back to before an error",
     "other numbers from one seed", "one start for all seeds",
 )  # fmt: skip
+_ONE_STATE = "one state for all"
 _WHERE = (
     "before it was made", "after it was made", "after the first `with`", "after the second `with`",
     "after an error inside", "after a new seed outside",
@@ -247,6 +267,10 @@ EXERCISE = declared(
         Mistake("not summed",
                 "You cut this rank's own x. The scatter returns tokens of the *sum* over ranks: dist.reduce_scatter.",
                 {f"{SCATTER}.out": lambda case, rank: _cut(given(case, rank, "x"), case, rank)}),
+        Mistake("one rank's x", "These are one rank's numbers, cut. The scatter returns tokens of the sum over ranks.",
+                _where_scattered(_of_first)),
+        Mistake("maximum instead of sum", "You take the largest of all ranks' numbers. These are parts of one sum.",
+                _where_scattered(_of_largest)),
         Mistake("mean instead of sum", "You divide by the number of ranks. These are parts of one sum.",
                 _where_scattered(_averaged)),
         Mistake(_GROUP, "There is a piece for each rank of the *group*: hand it on, to get_world_size, too."),
@@ -271,7 +295,8 @@ EXERCISE = declared(
                 "Random numbers outside went another way than without OwnRandom. Keep the state outside "
                 "(torch.get_rng_state()) when you seed and when you enter, and put it back after, an error or not."),
         Mistake(_SWALLOWED, "__exit__ must not return True: that stops an error which was raised inside."),
-        Mistake(_ALIKE, "Ranks drew the same numbers inside: put the rank into the seed."),
+        Mistake(_ALIKE,
+                "Ranks drew the same numbers inside, or the same ones a few draws later: put the rank into the seed."),
         Mistake(_REPEATS,
                 "The second `with` drew what the first drew: keep the state inside when you leave, not when you make "
                 "it."),
@@ -282,6 +307,8 @@ EXERCISE = declared(
                 "After an error inside, the next `with` drew again what was drawn before the error: keep the state "
                 "inside when you leave, an error or not."),
         Mistake(_ONE_START, "Two seeds drew the same: the start must depend on the seed, too."),
+        Mistake(_ONE_STATE,
+                "Another OwnRandom moved this one's numbers: each object keeps a state of its own, in self."),
         Mistake(_UNSEEDED,
                 "Another OwnRandom of the same seed drew other numbers: its start must depend on seed and rank alone."),
         Mistake(NOTHING, NO_GRADIENT),

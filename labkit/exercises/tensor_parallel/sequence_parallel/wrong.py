@@ -1,5 +1,7 @@
 """Wrong answers to sequence_parallel, each a mistake that learners really make, and the mistake a check must name."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
@@ -90,3 +92,44 @@ changed(
     "scatter over all ranks", "group ignored", ("return _Scatter.apply(x, group)", "return _Scatter.apply(x, None)")
 )
 changed("gather over all ranks", "group ignored", ("return _Gather.apply(x, group)", "return _Gather.apply(x, None)"))
+KEEPS = "        self.inside = torch.get_rng_state()\n"
+changed("a state of the class", "one state for all", (KEEPS, KEEPS.replace("self", "OwnRandom")))
+changed(
+    "a state outside from when it was made",
+    "outside disturbed",
+    ("        self.outside = torch.get_rng_state()\n", ""),
+    (
+        "        torch.set_rng_state(outside)\n",
+        "        torch.set_rng_state(outside)\n        self.outside = outside\n",
+    ),
+)
+changed(
+    "moved by the rank",
+    "alike on all ranks",
+    (SEEDED, "torch.manual_seed(seed)\n        torch.rand(dist.get_rank(group))"),
+)
+SCATTERS = "    dist.reduce_scatter(mine, parts, group=group)\n"
+changed(
+    "from the first rank",
+    "one rank's x",
+    (
+        SCATTERS,
+        "    first = dist.get_rank(group) == 0\n    dist.scatter(mine, parts if first else None, group=group, group_src=0)\n",
+    ),
+)
+changed("the largest", "maximum instead of sum", (SCATTERS, SCATTERS.replace("group=", "op=dist.ReduceOp.MAX, group=")))
+WRONG.right(
+    "seed and rank of the world added",
+    """
+class OwnRandom:
+    def __init__(self, seed, group=None):
+        self.state = torch.Generator().manual_seed(1000 * seed + dist.get_rank()).get_state()
+
+    def __enter__(self):
+        self.state, self.before = None, (torch.get_rng_state(), torch.set_rng_state(self.state))[0]
+
+    def __exit__(self, *error):
+        self.state = torch.get_rng_state()
+        torch.set_rng_state(self.before)
+""",
+)

@@ -13,7 +13,7 @@ from labkit.checks.declared import Mistake, Way, declared, tensor_result
 from labkit.checks.draws import normal, part_of
 from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import both_ways
-from labkit.checks.structure import NOTHING
+from labkit.checks.structure import NOTHING, WRONG_SHAPE
 from labkit.exercises.tensor_parallel.members import NO_GRADIENT, given, summed
 from labkit.exercises.tensor_parallel.two_operators.driver import drive
 
@@ -72,6 +72,14 @@ def _of_first(key: str) -> Way:
     return lambda case, rank: given(case, group_of(case, rank)[0], key)
 
 
+def _times_own(key: str) -> Way:
+    return lambda case, rank: len(group_of(case, rank)) * given(case, rank, key)
+
+
+def _of_others(key: str) -> Way:
+    return lambda case, rank: summed(case, rank, key) - given(case, rank, key)
+
+
 def _largest(key: str) -> Way:
     return lambda case, rank: torch.stack([given(case, each, key) for each in group_of(case, rank)]).amax(0)
 
@@ -123,6 +131,13 @@ EXERCISE = declared(
                 "`leave` multiplies the gradient by the number of ranks. The result is one sum, and every rank has its "
                 "whole gradient: hand it on as it is.",
                 {"leave.gradient": lambda case, rank: len(group_of(case, rank)) * given(case, rank, "gradient")}),
+        Mistake("N times its own",
+                "You multiply this rank's own numbers by the number of ranks. The others have other numbers: "
+                "all-reduce them.", {"enter.gradient": _times_own("gradient"), "leave.out": _times_own("x")}),
+        Mistake("own part left out", "The sum is that of the other ranks: this rank's own part belongs in it.",
+                {"enter.gradient": _of_others("gradient"), "leave.out": _of_others("x")}),
+        Mistake(WRONG_SHAPE,
+                "`enter` and `leave` keep the shape of x: parts of one sum are added up, not put side by side."),
         Mistake("a gradient for each argument",
                 "backward returns one gradient for each argument of forward: None for the group.",
                 says=("incorrect number of gradients",)),

@@ -145,3 +145,18 @@ changed(
     *enter_by("x.view_as(x)", "dist.all_reduce(gradient.clone(), group=ctx.group)"),
 )
 changed("the group first", "gradients in another order", ("return total, None", "return None, total"))
+COPY = "total = x.clone(memory_format=torch.contiguous_format)\n        dist.all_reduce(total, group=group)"
+TOTAL = "total = gradient.clone(memory_format=torch.contiguous_format)\n        dist.all_reduce(total, group=ctx.group)"
+changed("multiplied by N", "N times its own", (COPY, "total = x * dist.get_world_size(group)"))
+changed("the gradient multiplied by N", "N times its own", (TOTAL, "total = gradient * dist.get_world_size(ctx.group)"))
+changed("the others' sum", "own part left out", ("return total\n\n", "return total - x\n\n"))
+changed(
+    "side by side",
+    "shape lost",
+    (
+        COPY,
+        "total = [torch.empty_like(x.contiguous()) for _ in range(dist.get_world_size(group))]\n"
+        "        dist.all_gather(total, x.contiguous(), group=group)\n        total = torch.cat(total, -1)",
+    ),
+)
+changed("no gradient behind leave", "nothing returned", ("return gradient, None", "return None, None"))
