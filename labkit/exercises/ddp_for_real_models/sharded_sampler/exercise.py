@@ -152,7 +152,8 @@ def _one_row_too_many(about: About, rank: int, number: int) -> list[int]:
     if about.get("drop_last"):
         return _share(order, about, rank)
     total = (len(order) // ranks + 1) * ranks
-    return (order * math.ceil(total / len(order)))[:total][rank::ranks]
+    dealt: list[int] = (order * math.ceil(total / len(order)))[:total][rank::ranks]
+    return dealt
 
 
 def _only_the_end(case: Case, got: Got, wire: Wire) -> bool:
