@@ -23,7 +23,7 @@ def step(seed: int, rank: int, batch: int, passes: int = 1, **more: Value) -> di
         rank: Which rank.
         batch: Samples in each pass.
         passes: Backward passes.
-        more: quiet, spare, spare_passes, stumble, keep (see on_ranks.train).
+        more: quiet, spare, spare_passes, stumble, counted, keep (see on_ranks.train).
     """
     batches = [hard_batch(part_of(seed, "rank", rank, number), batch) for number in range(passes)]
     return {"x": [x for x, _ in batches], "y": [y for _, y in batches], **more}
@@ -46,6 +46,7 @@ def training_case(
     cap_bytes: int | None = None,
     buffers: bool = False,
     spare: Mapping[int, Sequence[int]] | None = None,
+    counted: tuple[int, int] | None = None,
     evaluated: bool = False,
 ) -> Case:
     """Return a case in which every rank begins with another model and trains on batches of its own.
@@ -61,6 +62,7 @@ def training_case(
         cap_bytes: Of a bucket; None for a wrapper that takes none.
         buffers: Whether forward shares rank 0's buffers.
         spare: Step -> ranks that use the spare layer in it.
+        counted: A step and a rank whose whole-numbered buffers have grown by one before it.
         evaluated: Whether each rank evaluates its model on a batch of its own after the last step.
     """
     draw = random.Random(seed)
@@ -72,6 +74,8 @@ def training_case(
             more = dict(about)
             if spare is not None and rank in spare.get(number, ()):
                 more["spare"] = True
+            if counted == (number, rank):
+                more["counted"] = 1
             mine.append(step(seed + 17 * number, rank, batch, **more))
         given: dict[str, Value] = {
             "seed": part_of(seed, "rank", rank), "model": dict(model), "wrapper": wrapper, "lr": 0.05, "steps": mine,

@@ -84,8 +84,9 @@ def train(functions: Functions, inputs: Values) -> Values:
     Inputs: seed, model (options), wrapper (name), cap (MB, or None for no argument), lr, steps: a list of dicts with
     x and y (one tensor for each backward of the step), quiet (how many of them run inside no_sync), spare (whether
     this rank uses the spare layer), spare_passes (in how many of the first passes; without it in all), stumble
-    (whether an error leaves a no_sync before), keep (gradients are not cleared before the step), perfect (targets are
-    what the model says: every gradient is zero); optional exchange: layers exchange numbers during backward; optional
+    (whether an error leaves a no_sync before), counted (by how much this rank's whole-numbered buffers have grown
+    before the step), keep (gradients are not cleared before the step), perfect (targets are what the model says: every
+    gradient is zero); optional exchange: layers exchange numbers during backward; optional
     evaluate: after the last step the model is evaluated on this batch, without gradients.
     """
     model = model_of(inputs)
@@ -102,6 +103,7 @@ def train(functions: Functions, inputs: Values) -> Values:
     for step in listed(inputs, "steps"):
         if not step.get("keep"):
             optimizer.zero_grad()
+        count_up(model, step)
         outputs = _backward_passes(wrapped, step, cut)
         wrapped.finish_gradient_synchronization()
         cut()
@@ -120,6 +122,14 @@ def train(functions: Functions, inputs: Values) -> Values:
 def uses_spare(step: dict[str, Any], number: int) -> bool:
     """Return whether a rank uses its spare layer in pass `number` of a step."""
     return bool(step.get("spare")) and number < int(step.get("spare_passes", number + 1))
+
+
+@torch.no_grad()
+def count_up(model: nn.Module, step: dict[str, Any]) -> None:
+    """Let buffers of whole numbers, which count batches, be as if a rank had seen more of them than the others."""
+    for buffer in model.buffers():
+        if not buffer.is_floating_point():
+            buffer += int(step.get("counted", 0))
 
 
 def _backward_passes(wrapped: Any, step: dict[str, Any], cut: Cut) -> list[Value]:

@@ -13,7 +13,7 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.on_ranks.hard_model import HardModel, hard_model
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, state_of
 from labkit.checks.values import integer, listed, tensor
-from labkit.exercises.averaging.on_ranks import drawn_marks, mark_layers, uses_spare
+from labkit.exercises.averaging.on_ranks import count_up, drawn_marks, mark_layers, uses_spare
 
 Gradients = Mapping[str, Tensor | None]
 
@@ -96,6 +96,8 @@ def _one_step(
     if not steps[0].get("keep"):
         for model in models:
             model.zero_grad()
+    for model, step in zip(models, steps, strict=True):
+        count_up(model, step)
     for number in range(len(steps[0]["x"])):
         if share_buffers:
             for model in models[1:]:

@@ -10,6 +10,8 @@ from labkit.checks.values import listed
 
 ANSWER = 41
 """What a stand-in answers to its first push: the index of no replica (replicated_server)."""
+BACKUPS_ANSWER = 99
+"""What a stand-in for a backup answers: a version that its primary never has (replicated_server)."""
 
 
 def call_with_tensors(functions: Functions, inputs: Values) -> Values:

@@ -17,7 +17,7 @@ from labkit.checks.moves import how_moved
 from labkit.checks.structure import Each, OneOf, in_words
 from labkit.checks.values import integer, listed, records, tensor, text, texts
 from labkit.checks.wire import Wire
-from labkit.exercises.keys_rows_failures.on_ranks import ANSWER
+from labkit.exercises.keys_rows_failures.on_ranks import ANSWER, BACKUPS_ANSWER
 from labkit.exercises.remote_calls.drawn import drawer
 from labkit.words import plural
 
@@ -170,7 +170,9 @@ def _of_steps(case: Case, came: Values) -> Iterator[Finding]:
                 yield Finding(whole or "the backup's failure is hidden", said)
             elif answer != "raised" and told.get(push) != answer:
                 said = f"{story} The future of push {push + 1} gave {told.get(push)}, expected version {answer}."
-                yield Finding(whole or _uncounted(case, mine, right), said)
+                yield Finding(
+                    whole or _another_version(case, number, told, answer) or _uncounted(case, mine, right), said
+                )
         if mine["version"] != right["version"]:
             said = f"{story} The version is {mine['version']}, expected {right['version']}."
             yield Finding(whole or _uncounted(case, mine, right), said)
@@ -184,6 +186,14 @@ def _of_steps(case: Case, came: Values) -> Iterator[Finding]:
         method, verb, name = words.split()
         said = f"{method} {verb} self.{name} without holding self.lock: another push may be halfway through it."
         yield Finding("without the lock", said)
+
+
+def _another_version(case: Case, number: int, told: Mapping[int, Any], answer: object) -> str:
+    """Return whether the backup's version was told, or the one of the moment in which it answered."""
+    news = next((each for push, each in told.items() if each != answer), None)
+    if news == BACKUPS_ANSWER:
+        return "the backup's version"
+    return "the version of a later moment" if news == _steps(case)[number]["version"] else ""  # type: ignore[call-overload, index]
 
 
 def _uncounted(case: Case, mine: Mapping[str, Any], right: Mapping[str, Any]) -> str:
@@ -216,7 +226,16 @@ def _mistake_of(case: Case, came: Values) -> str:
         ("a repeated gradient counts twice", lambda: _versions(case, list)),
     ]
     right = _versions(case, set)
+    if versions == _versions(case, list) != right and _weights_right(case, steps):
+        return "a repeated push counts a version"
     return as_if(versions, ways, operator.eq) if versions != right else ""
+
+
+def _weights_right(case: Case, steps: Sequence[Mapping[str, Any]]) -> bool:
+    return all(
+        torch.allclose(mine["weight"], cast(Any, right)["weight"])
+        for mine, right in zip(steps, _steps(case), strict=True)
+    )
 
 
 def _repeated(case: Case) -> bool:
@@ -285,6 +304,10 @@ def _of_safely(case: Case, came: Values) -> Iterator[Finding]:
             name = {0: "does not wait for the answer", "RuntimeError raised": "stops at the first replica"}
             if set(behaviours) == {"answer"}:
                 name = {len(behaviours) - 1: "asks everybody"}
+                if not listed(mine, "pushed")[0]:
+                    name = {len(behaviours) - 1: "not the primary first"}
+                elif not any(listed(mine, "pushed")[1:]):
+                    name = {1: "another number than the index"}
             name |= {ANSWER: "returns the answer"}
             said = f"{story} push_safely {_did(mine['answer'])}, expected {wanted['answer']}.{_line(mine)}"
             yield Finding(name.get(cast(Any, mine["answer"]), ""), said)

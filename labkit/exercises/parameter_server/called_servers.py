@@ -56,7 +56,8 @@ def drive_server(functions: Functions, inputs: Values) -> Values:
     """Call a server's methods one after the other, and note after each which pushes have been answered and how.
 
     Inputs: as make_server, and either crowd, for each worker its gradients, and until, the version at which workers
-    stop; or script, a list of {"op": "push", "worker", "version", "gradient"} or {"op": "leave", "worker"}.
+    stop; or script, a list of {"op": "push", "worker", "version", "gradient"}, {"op": "leave", "worker"} or
+    {"op": "pull"}.
     """
     server = make_server(functions, inputs)
     if inputs.get("crowd"):
@@ -72,6 +73,8 @@ def drive_server(functions: Functions, inputs: Values) -> Values:
                 answer = call(lambda step=step: _do(server, step))  # type: ignore[misc]
         except Blocked:
             return {"problem": "blocked", "step": number}
+        if step["op"] == "pull":
+            open_pushes[number] = answer
         if step["op"] == "push":
             problem = _promised(server, answer)
             if problem:
@@ -98,6 +101,8 @@ def drive_server(functions: Functions, inputs: Values) -> Values:
 def _do(server: Any, step: dict[str, Any]) -> Any:
     if step["op"] == "leave":
         return server.leave(step["worker"])
+    if step["op"] == "pull":
+        return server.pull()
     return server.push(step["worker"], step["version"], step["gradient"].clone())
 
 

@@ -1,7 +1,8 @@
 """Cases that call a server step by step, what a rule says must happen, and how a difference is said.
 
-A script is a list of pushes and leavings. From the script alone follows when each push is answered, and with which
-version: that is a rule, a function of this module's callers. Weights are sums of gradients, written down per version.
+A script is a list of pushes, leavings and, for the synchronous server, pulls. From it alone follows when each push is
+answered, and with which version: that is a rule, a function of this module's callers. Weights are sums of gradients,
+written down per version.
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ def push(worker: int, version: int, gradient: Tensor) -> Step:
 def leave(worker: int) -> Step:
     """Return the step in which a worker leaves."""
     return {"op": "leave", "worker": worker}
+
+
+def pull() -> Step:
+    """Return the step in which somebody asks for the weights."""
+    return {"op": "pull", "worker": -1}
 
 
 def script_case(name: str, server: str, script: Script, num_workers: int, lr: float, more: Sequence[int] = ()) -> Case:
@@ -131,8 +137,8 @@ def state_structure(case: Case) -> dict[str, Any]:
 
 def _name(case: Case, number: int) -> str:
     step = script_of(case)[number]
-    if step["op"] == "leave":
-        return f"leave({step['worker']})"
+    if step["op"] != "push":
+        return "pull()" if step["op"] == "pull" else f"leave({step['worker']})"
     nth = sum(each["op"] == "push" and each["worker"] == step["worker"] for each in script_of(case)[: number + 1])
     return f"worker {step['worker']}'s push {nth}"
 
@@ -141,20 +147,26 @@ def _story(case: Case, until: int) -> str:
     return "; ".join(_name(case, number) for number in range(until + 1))
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
+    """Return whether two results are the same, tensors up to rounding."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return one.shape == other.shape and bool(torch.allclose(one.double(), other.double(), rtol=0, atol=TOLERANCE))
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     return type(one) is type(other) and bool(one == other)
+
+
+def answers_in(came: Values) -> list[list[dict[str, Any]]]:
+    """Return the answers that went out in each step, by the push or the pull that they answer."""
+    return [sorted(step, key=lambda each: int(each["push"])) for step in listed(came, "steps")]
 
 
 def follows(case: Case, came: Values, rule: Rule) -> bool:
     """Return whether what came is what another rule brings, the record of updates left aside."""
     made = results(case, rule(case))
-    return all(_same(came[name], made[name]) for name in ("steps", "version", "weight"))
+    return all(same(came[name], made[name]) for name in ("steps", "version", "weight"))
 
 
 def found_in_script(case: Case, came: Values, rule: Rule, *, answers_run_free: bool) -> Iterator[Finding]:
@@ -172,7 +184,7 @@ def found_in_script(case: Case, came: Values, rule: Rule, *, answers_run_free: b
     if came["changed"]:
         said = "The weights in an answer changed after it was given: it holds the server's own tensor, not a copy."
         yield Finding(ALIAS, said)
-    if not _same(came["version"], right["version"]) or not _same(came["weight"], right["weight"]):
+    if not same(came["version"], right["version"]) or not same(came["weight"], right["weight"]):
         said = (
             f"After all calls pull() gives version {came['version']} and weights {_list(came['weight'])}, expected "
             f"version {right['version']} and {_list(right['weight'])}."

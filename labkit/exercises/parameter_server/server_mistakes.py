@@ -19,10 +19,12 @@ from labkit.exercises.parameter_server.scripts import (
     OTHER_RECORD,
     UNLOCKED,
     Rule,
+    answers_in,
     follows,
     found_in_script,
     problem_said,
     results,
+    same,
     script_structure,
 )
 from labkit.exercises.remote_calls.watched_server import TAKEN_TWICE
@@ -80,6 +82,19 @@ def as_if(*rules: Rule) -> Seen:
     return seen
 
 
+def one_behind(rule: Rule) -> Seen:
+    """Return the mark that all is as this rule says, but each answer tells the version before its own."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if not isinstance(got, tuple) or "steps" not in got[0]:
+            return False
+        told = [{**answer, "version": answer["version"] + 1} for step in answers_in(got[0]) for answer in step]
+        right = [answer for step in answers_in(results(case, rule(case))) for answer in step]
+        return same(told, right)
+
+    return seen
+
+
 def problem(kind: str, words: str = "") -> Seen:
     """Return the mark that the driver met this problem, and said these words of it."""
 
@@ -101,11 +116,11 @@ MISTAKES = (
             "the first thing that is read, and keep it until the last thing is written and copied.",
             seen=problem("crowd")),
     Mistake(NOT_NOTED,
-            "Note every gradient that is used, before the version counts up: "
+            "Note each gradient that is used, and no other, when it arrives and before the version counts up: "
             "self.updates.append(Update(len(self.updates), worker, version, self.version))."),
     Mistake(OTHER_RECORD,
-            "A record holds, in this order: how many came before it, who pushed, the version that worker had read, and "
-            "the server's version before this gradient counts it up."),
+            "The records stand in the order in which the gradients arrived. Each holds, in this order: how many came "
+            "before it, who pushed, the version that worker had read, and the server's version before the step."),
 )  # fmt: skip
 """Those of every server; they come last."""
 WITH_FUTURES = (

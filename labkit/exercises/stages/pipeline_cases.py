@@ -196,8 +196,13 @@ def gradients(
     return found, losses
 
 
-def gradients_of_echoes(case: Case) -> list[dict[str, Tensor | None]]:
-    """Return each member's gradients where a stage is sent back what it has sent, in place of its gradient."""
+def gradients_of_echoes(case: Case, of_sums: bool = False) -> list[dict[str, Tensor | None]]:
+    """Return each member's gradients where a stage is sent back what it has sent, in place of its gradient.
+
+    Args:
+        case: The step.
+        of_sums: Whether each stage begins with the sum of its own output instead, and nothing is sent back.
+    """
     rows = pipelines_of(case)
     everybody = sum(sum(sizes_of(case, row[0])) for row in rows)
     stages = [Stage(record(case.inputs[rank], "stage")) for rank in rows[0]]
@@ -209,7 +214,7 @@ def gradients_of_echoes(case: Case) -> list[dict[str, Tensor | None]]:
             for stage in stages[:-1]:
                 left = stage(x)
                 x = left.detach()
-                left.backward(x)
+                left.backward(torch.ones_like(x) if of_sums else x)
             loss = mean_squared(stages[-1](x), y) * right_weight(number, sizes_of(case, row[0]), everybody)
             loss.backward()  # type: ignore[no-untyped-call]
     found = []

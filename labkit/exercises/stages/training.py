@@ -30,7 +30,7 @@ from labkit.exercises.stages.pipeline_cases import (
     stage_of,
 )
 from labkit.exercises.stages.written import short
-from labkit.words import plural
+from labkit.words import plural, times
 
 Gradients = Mapping[str, "Tensor | None"]
 
@@ -55,6 +55,7 @@ def _calls(wire: Wire) -> Iterator[Finding]:
 
 
 def _afterwards(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    yield from _forwards(case, got)
     yield from _buffers(case, got)
     yield from _messages(case, wire)
     for each in lost_messages(wire):
@@ -104,6 +105,15 @@ def _of_results(case: Case, got: tuple[Values, ...], wire: Wire) -> str:
     return mistakes.NOT_WAITED.name if wire.problems_of("not_waited", "unmatched_recv", "changed_in_flight") else ""
 
 
+def _forwards(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    """Yield which stage ran its module more often than it should."""
+    for rank in members(case):
+        ran, wanted = texts(got[rank], "events").count("F"), _num_forwards(case, rank)
+        if ran > wanted:
+            text = f"Stage {stage_of(case, rank)} (rank {rank}) ran its module {times(ran)}, expected {times(wanted)}."
+            yield Finding(mistakes.FORWARD_AGAIN.name, text, str(wanted), str(ran), rank)
+
+
 def _num_forwards(case: Case, rank: int) -> int:
     """Return how often a member runs its module: once for each microbatch of a schedule, or once."""
     inputs = case.inputs[rank]
@@ -142,6 +152,7 @@ def _ways(case: Case) -> Iterator[Way[Sequence[Gradients]]]:
                 ),
             )
     yield mistakes.ECHO.name, lambda: gradients_of_echoes(case)
+    yield mistakes.OWN_SUM.name, lambda: gradients_of_echoes(case, of_sums=True)
     yield mistakes.FIRST_AGAIN.name, lambda: gradients(case, pair=lambda number, count: 0)[0]
     yield (
         mistakes.PIPELINE_SHARE.name,
@@ -150,6 +161,17 @@ def _ways(case: Case) -> Iterator[Way[Sequence[Gradients]]]:
     yield mistakes.SCALED_AGAIN.name, weighed(lambda number, sizes, everybody: sizes[number] / everybody / len(sizes))
     yield mistakes.SCALED_AGAIN.name, weighed(lambda number, sizes, everybody: 1 / everybody)
     yield mistakes.SCALED_AGAIN.name, weighed(lambda number, sizes, everybody: (sizes[number] / everybody) ** 2)
+    yield mistakes.SCALED_AGAIN.name, lambda: _scaled_by_each_stage(case)
+
+
+def _scaled_by_each_stage(case: Case) -> list[Gradients]:
+    """Return each member's gradients where every stage weighs what comes back once more."""
+    found: list[Gradients] = []
+    for place, rank in enumerate(members(case)):
+        power = num_stages(case) - stage_of(case, rank)
+        weighed = gradients(case, lambda number, sizes, everybody, power=power: (sizes[number] / everybody) ** power)  # type: ignore[misc]
+        found.append(weighed[0][place])
+    return found
 
 
 def _same(came: Sequence[Gradients], other: Sequence[Gradients]) -> bool:
@@ -198,9 +220,8 @@ def wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> 
     returned = values["returned"]
     if loss is None:
         if returned != "NoneType":
-            yield Finding(
-                "", f"Rank {rank} does not hold the last stage and returned a {returned}, not None.", rank=rank
-            )
+            said = f"Rank {rank} does not hold the last stage and returned a {returned}, not None."
+            yield Finding(mistakes.LOSS_EVERYWHERE.name, said, rank=rank)
         return
     came = values["loss"]
     if not isinstance(came, Tensor) or returned in ("float", "int"):
@@ -257,7 +278,8 @@ def _messages(case: Case, wire: Wire) -> Iterator[Finding]:
     for rank in members(case):
         wanted, sent = planned_messages(case, rank), [(m.dst, m.bytes) for m in wire.messages if m.src == rank]
         if len(wanted) != len(sent):
-            said = f"Rank {rank} sent {plural(len(sent), 'message')}; its schedule has {len(wanted)}."
+            due = "its schedule has" if "schedule" in case.inputs[rank] else "expected"
+            said = f"Rank {rank} sent {plural(len(sent), 'message')}; {due} {len(wanted)}."
             yield Finding("", said, plural(len(wanted), "message"), plural(len(sent), "message"), rank)
         for peer in sorted({dst for dst, _ in wanted} | {dst for dst, _ in sent}):
             ours, theirs = ([size for dst, size in each if dst == peer] for each in (wanted, sent))

@@ -216,3 +216,12 @@ OTHER_LOSS = Mistake(
     "The gradients are right, and the loss that is returned is another one: add up the scaled losses that backward "
     "began with, and detach the sum.",
 )
+OWN_SUM = Mistake(
+    "each stage goes backward from its own output",
+    "Backward began with the sum of the stage's own output, as if that were a loss. It begins with the gradient that "
+    "the next stage sends: torch.autograd.backward(left, gradient).",
+)
+LOSS_EVERYWHERE = Mistake(
+    "a loss on every stage",
+    "Only the last stage has a loss to return; the others return None.",
+)

@@ -56,6 +56,10 @@ MISTAKES = (
     Mistake("no_sync never yields",
             "no_sync ends before the with block has run, or without it: it must come to yield, exactly once.",
             seen=either(marks.says("is not an iterator"), marks.says("generator didn't")), certain=True),
+    Mistake("no gradients inside no_sync",
+            "no_sync puts off what travels, not the gradients: backward inside it adds to parameter.grad as ever, so "
+            "leave autograd on.",
+            seen=marks.says("does not require grad"), certain=True),
     Mistake("sends inside no_sync",
             "Something travels inside no_sync, or as it ends. The flag must be down there, and while it is down the "
             "hook must return before it counts or sends; only the next backward outside sends.",

@@ -48,3 +48,88 @@ class AccumulatingDDP(nn.parallel.DistributedDataParallel):
 """,
 )
 changed("never on again", "the bucket never left", (CONTEXT, CONTEXT.replace("= before", "= False")))
+LAUNCH = "            self.synchronize = before"
+changed(
+    "sends as the context ends",
+    "sends inside no_sync",
+    (LAUNCH, LAUNCH + "\n            self.launch()\n            self.finish_gradient_synchronization()"),
+)
+changed(
+    "sends the last pass alone",
+    "accumulation is wrong",
+    ("        before,", "        self.earlier = {p: p.grad for p in self.trained}\n        before,"),
+    (
+        SENDS,
+        """        if self.synchronize:
+            if (earlier := self.quiet.get(parameter)) is not None:
+                parameter.grad -= earlier
+            super().on_gradient(parameter)
+        else:
+            self.quiet[parameter] = parameter.grad.clone()
+
+    def __init__(self, module):
+        self.quiet = {}
+        super().__init__(module)""",
+    ),
+)
+changed(
+    "adds the passes up once more",
+    "accumulation is wrong",
+    (
+        SENDS,
+        """        if self.synchronize:
+            if parameter in self.quiet:
+                parameter.grad += self.quiet.pop(parameter)
+            super().on_gradient(parameter)
+        else:
+            self.quiet[parameter] = parameter.grad.clone()
+
+    def __init__(self, module):
+        self.quiet = {}
+        super().__init__(module)""",
+    ),
+)
+changed(
+    "no gradients in the context",
+    "no gradients inside no_sync",
+    (
+        CONTEXT,
+        """        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.synchronize = before""",
+    ),
+)
+changed(
+    "sends again only after no error",
+    "no_sync stays on after an error",
+    (
+        CONTEXT,
+        """        try:
+            yield
+        except Exception:
+            raise
+        else:
+            self.synchronize = before""",
+    ),
+)
+WRONG.right(
+    "on again as it ends",
+    """
+class AccumulatingDDP(OneBucketDDP):
+    sends = True
+
+    @contextmanager
+    def no_sync(self):
+        self.sends = False
+        try:
+            yield
+        finally:
+            self.sends = True
+
+    def on_gradient(self, parameter):
+        if self.sends:
+            super().on_gradient(parameter)
+""",
+)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from labkit.checks.case import Case, Got, Values
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.declared import Mistake, declared, either
 from labkit.checks.finding import Finding
-from labkit.checks.tensor_values import close
+from labkit.checks.tensor_values import at, close
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
+from labkit.exercises.averaging.gradient_marks import times
 from labkit.exercises.averaging.replay import expected, models_of
 from labkit.exercises.averaging.stretches import stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, wrong_training
@@ -27,6 +31,7 @@ def mini_case(
     spare: dict[int, list[int]],
     perfect: int | None = None,
     quiet: int | None = None,
+    counted: tuple[int, int] | None = None,
     **model: int,
 ) -> Case:
     """Return a case of mini_ddp.
@@ -38,6 +43,7 @@ def mini_case(
         spare: Step -> ranks that use the spare layer in it.
         perfect: A step whose gradients are zero.
         quiet: A step of two passes, the first inside no_sync; the spare layer is used only there.
+        counted: A step and a rank that has counted one batch more before it.
         model: Options of the hard model.
     """
     steps: list[dict[str, object]] = [{"perfect": True} if number == perfect else {} for number in range(3)]
@@ -45,7 +51,7 @@ def mini_case(
         steps[quiet] = {"passes": 2, "quiet": 1, "spare_passes": 1}
     return training_case(
         name, seed, world_size, wrapper="MiniDDP", rule="total", steps=steps, model=model, buffers=True, spare=spare,
-        evaluated=model.get("norm", 1) > 0,
+        counted=counted, evaluated=model.get("norm", 1) > 0,
     )  # fmt: skip
 
 
@@ -83,11 +89,65 @@ def _unused_got_zeros(case: Case, got: Got, wire: Wire) -> bool:
     return False
 
 
-def _gradients(values: object, step: int) -> dict[str, object]:
+def _gradients(values: object, step: int) -> dict[str, Value]:
     try:
-        return cast(dict[str, object], cast(dict[str, list[dict[str, object]]], values)["steps"][step]["gradients"])
+        return cast(dict[str, Value], cast(dict[str, list[dict[str, object]]], values)["steps"][step]["gradients"])
     except (KeyError, IndexError, TypeError):
         return {}
+
+
+def _of_users_alone(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether nothing is wrong but what only some ranks used, which is divided by their number."""
+    wrong = 0
+    for number in range(len(steps_of(case))):
+        users = sum(own[marks.SPARE[0]] is not None for own in truth(case).own[number])
+        for name, shares in marks.gradient_marks(case, got, number).items():
+            if shares != {"mean"}:
+                wrong += 1
+                if name not in marks.SPARE or not users or not shares <= {"own", times(case.world_size / users)}:
+                    return False
+    return wrong > 0
+
+
+def _an_old_gradient(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether ranks that did not use a layer put in what it had in an earlier step: their own, or the mean."""
+    if not isinstance(got, tuple):
+        return False
+    for number in range(1, len(steps_of(case))):
+        for name in marks.wrong_names(case, got, number) & set(marks.SPARE):
+            came = [_gradients(values, number).get(name) for values in got]
+            for left in _left_over(case, number, name):
+                if left is not None and all(close(each, left) for each in came):
+                    return True
+    return False
+
+
+def _left_over(case: Case, step: int, name: str) -> Iterator[Tensor | None]:
+    """Yield the mean if a rank without a gradient adds its last own one, and if it adds the last mean."""
+    for means in (False, True):
+        parts: list[Tensor | None] = []
+        for rank in range(case.world_size):
+            of_steps = [own[rank][name] for own in truth(case).own[: step + 1]]
+            before = [_gradients(truth(case).expected[rank], n).get(name) for n in range(step)]
+            old = [each for each in (before if means else of_steps[:-1]) if isinstance(each, Tensor)]
+            parts.append(of_steps[-1] if of_steps[-1] is not None else old[-1] if old else None)
+        there = [each for each in parts if each is not None]
+        yield torch.stack(there).sum(0) / case.world_size if there else None
+
+
+def _only_a_later_step(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the first step is right and a later one, which asks no more of the wrapper, is not."""
+    if not marks.only_later_steps(case, got, wire):
+        return False
+    plain = [n for n, step in enumerate(steps_of(case)) if not step.get("quiet") and not step.get("perfect")]
+    return any(marks.wrong_names(case, got, number) - set(marks.SPARE) for number in plain)
+
+
+def _another_collective(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether something else than all_reduce is called while gradients are averaged."""
+    parts = stretches(case, wire, 0) or []
+    averaging = [each for each in parts if each.part not in ("start", "construct", "forward", "evaluate", "end")]
+    return any(call.kind != "all_reduce" for each in averaging for call in each.calls)
 
 
 def _used_by_some_not_averaged(case: Case, got: Got, wire: Wire) -> bool:
@@ -130,12 +190,17 @@ def _chatty_forward(case: Case, got: Got, wire: Wire) -> bool:
 def _buffers_drift(case: Case, got: Got, wire: Wire) -> bool:
     if not isinstance(got, tuple) or marks.begun_wrong(case, got):
         return False
+    places: list[tuple[object, ...]] = [
+        *(("steps", number, "state") for number in range(len(steps_of(case)))),
+        ("end",),
+    ]
     for values, wanted in zip(got, truth(case).expected, strict=True):
-        came, right = values.get("end"), wanted["end"]
-        if isinstance(came, dict) and isinstance(right, dict):
-            wrong = {name for name in right if not close(came.get(name), right[name])}
-            if wrong and wrong <= set(marks.BUFFERS):
-                return True
+        for place in places:
+            came, right = at(values, place), at(wanted, place)
+            if isinstance(came, dict) and isinstance(right, dict):
+                wrong = {name for name in right if not close(came.get(name), right[name])}
+                if wrong:
+                    return wrong <= set(marks.BUFFERS)
     return False
 
 
@@ -145,8 +210,16 @@ MISTAKES = (
             "would wait for ever."),
     PASSES,
     marks.TORCH,
+    marks.UNWAITED,
     marks.OWN,
     marks.DATA,
+    Mistake("not ready for the next step",
+            "The first step is right and a later one is not. When finish_gradient_synchronization returns, the wrapper "
+            "must stand as at the beginning, with no work and nothing counted: then the next step sends anew.",
+            seen=_only_a_later_step),
+    Mistake("another collective for the gradients",
+            "Gradients, and the answers who used what, travel by all_reduce alone: a sum of flags tells whether "
+            "somebody used a parameter. No all_gather, no reduce and no broadcast.", seen=_another_collective),
     Mistake("an unused parameter gets zeros",
             "A parameter that no rank used must keep grad None: with zeros an optimizer with momentum or weight decay "
             "would move it.", seen=_unused_got_zeros),
@@ -170,11 +243,18 @@ MISTAKES = (
             seen=either(marks.hangs, marks.says("NoneType", "'wait'"), left_behind),
             certain=True),
     Mistake("buffers drift apart",
-            "After a forward pass the buffers differ from rank 0's. Before each forward in training every rank takes "
-            "rank 0's, as they are: dist.broadcast, no mean.", seen=_buffers_drift),
+            "The buffers differ from rank 0's. Before each forward in training, also before a second one of a step, "
+            "every rank takes rank 0's as they are, those of whole numbers too: dist.broadcast, no mean.",
+            seen=_buffers_drift),
     Mistake("only the last pass tells who used what",
             "A parameter used in an earlier pass, inside no_sync, was used in this step: its gradient is waiting in "
             "grad, and needs the mean like any other.", seen=_last_pass_only),
+    Mistake("the mean of those that used it",
+            "What only some ranks used is divided by their number. The mean is over all ranks: those that did not use "
+            "the parameter contribute zeros and count.", seen=_of_users_alone),
+    Mistake("an old gradient for what was not used",
+            "A rank that did not use the parameter contributes what an earlier step left in the bucket. Its part is "
+            "zeros, anew in every step.", seen=_an_old_gradient),
     Mistake("what only some ranks used is not averaged",
             "A parameter that one rank used needs the same gradient on all ranks, also on those that did not use it: "
             "their part is zero, and the mean is still over all ranks.", seen=_used_by_some_not_averaged),
@@ -185,8 +265,8 @@ MISTAKES = (
             "Beside each gradient a step needs one number, which tells whether this rank used the parameter: at most "
             "8 bytes for each parameter tensor.", seen=_too_many_bytes),
     Mistake("an unused parameter is left out",
-            "What this rank did not use must travel too, as zeros: another rank may have used it, and all_reduce "
-            "wants messages of the same size from all.", seen=_too_few_bytes),
+            "In every step all trained parameters travel, as zeros where this rank, or even no rank, used one: every "
+            "all_reduce wants a message of the same size from each rank.", seen=_too_few_bytes),
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -199,9 +279,9 @@ EXERCISE = declared(
         mini_case("3 ranks, a layer that nobody uses", 371, 3, {}, norm=False),
         mini_case("3 ranks, a layer that only rank 1 uses in step 1", 372, 3, {1: [1]}, norm=False),
         mini_case("2 ranks, a layer that rank 1 uses only inside no_sync", 376, 2, {1: [1]}, quiet=1, norm=False),
-        mini_case("2 ranks, BatchNorm", 373, 2, {0: [0, 1]}),
+        mini_case("2 ranks, BatchNorm; rank 1 has counted a batch more", 373, 2, {0: [0, 1]}, counted=(1, 1)),
         mini_case("2 ranks, a step whose gradients are all zero", 375, 2, {1: [1]}, perfect=1, norm=False),
-        mini_case("4 ranks, all of it", 374, 4, {0: [2], 2: [0, 3]}),
+        mini_case("4 ranks, all of it; step 1 has two passes", 374, 4, {0: [2], 2: [0, 3]}, quiet=1),
     ),
     hints=(
         "A hook that never fires leaves its bucket waiting. Who can still start that bucket, and when do you know "

@@ -26,6 +26,6 @@ def cases(draw: random.Random) -> list[Case]:
             ),
             mini_case("3 ranks, gradients of zero", seed(draw), 3, {1: [draw.randrange(3)]}, perfect=1),
             mini_case("3 ranks, a layer that one uses only inside no_sync", seed(draw), 3, {2: [one % 3]}, quiet=2),
-            mini_case("2 ranks, always used", seed(draw), 2, {0: [0, 1], 1: [0, 1], 2: [0, 1]}),
+            mini_case("2 ranks, always used", seed(draw), 2, {0: [0, 1], 1: [0, 1], 2: [0, 1]}, counted=(2, 1)),
         ]
     )

@@ -46,7 +46,7 @@ changed(
 )
 changed(
     "mean over those that used it",
-    "what only some ranks used is not averaged",
+    "the mean of those that used it",
     ("copy_(mean.view_as(p))", "copy_(mean.view_as(p) / (flag if 'spare' in self.names[id(p)] else 1))"),
     (
         "        sizes = [p.numel()",
@@ -114,3 +114,123 @@ changed(
     ("        *means, flags = self.flat.split([*sizes, len(sizes)])\n",
      "        *means, flags, _, _ = self.flat.split([*sizes, *3 * [len(sizes)]])\n"),
 )  # fmt: skip
+BUFFERS = "            for buffer in self.module.buffers():\n" + BROADCAST
+RETURN = "        return super().forward(*args, **kwargs)"
+changed(
+    "buffers once a step",
+    "buffers drift apart",
+    (
+        "        if self.training:",
+        "        if self.training and self.work is None and all(p.grad is None for p in self.trained):",
+    ),
+)
+changed("buffers at construction alone", "buffers drift apart", (BUFFERS, "            pass"))
+changed(
+    "buffers after forward",
+    "buffers drift apart",
+    ("        if self.training:\n" + BUFFERS + "\n", ""),
+    (
+        RETURN,
+        "        output = super().forward(*args, **kwargs)\n        if self.training:\n"
+        + BUFFERS
+        + "\n        return output",
+    ),
+)
+changed(
+    "buffers averaged",
+    "buffers drift apart",
+    (
+        BROADCAST,
+        """                mean = buffer.double()
+                dist.all_reduce(mean)
+                buffer.copy_(mean / dist.get_world_size())""",
+    ),
+)
+changed(
+    "float buffers alone",
+    "buffers drift apart",
+    (BROADCAST, "                if buffer.is_floating_point():\n    " + BROADCAST),
+)
+changed(
+    "old gradients in the bucket",
+    "an old gradient for what was not used",
+    (
+        "        parts = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in self.trained]",
+        """        if not hasattr(self, "parts"):
+            self.parts = [torch.zeros_like(p).flatten() for p in self.trained]
+        parts = self.parts
+        for part, p in zip(parts, self.trained):
+            if p.grad is not None:
+                part.copy_(p.grad.flatten())""",
+    ),
+)
+changed(
+    "where all used it",
+    "what only some ranks used is not averaged",
+    ("            if flag > 0:", "            if flag > 1 - 1e-9:"),
+)
+ASKS = """
+class MiniDDP(AccumulatingDDP):
+    def forward(self, *args, **kwargs):
+        if self.training:
+            for buffer in self.module.buffers():
+                dist.broadcast(buffer, src=0)
+        return super().forward(*args, **kwargs)
+
+    def on_gradient(self, parameter):
+        pass
+
+    def finish_gradient_synchronization(self):
+        flags = torch.tensor([float(p.grad is not None) for p in self.trained])
+        dist.all_reduce(flags)
+        for p, flag in zip(self.trained, flags):
+            if flag:
+                grad = torch.zeros_like(p) if p.grad is None else p.grad
+                dist.all_reduce(grad)
+                p.grad = grad / dist.get_world_size()
+"""
+wrong("asks first and sends what was used", "an unused parameter is left out", ASKS)
+asked = WRONG.changing(ASKS)
+asked(
+    "flags by all_gather",
+    "another collective for the gradients",
+    (
+        "        dist.all_reduce(flags)\n",
+        """        gathered = [torch.zeros_like(flags) for _ in range(dist.get_world_size())]
+        dist.all_gather(gathered, flags)
+        flags = sum(gathered)
+""",
+    ),
+    ("            if flag:\n", "            if True:\n"),
+    ("                p.grad = grad", "                p.grad = None if not flag else grad"),
+)
+asked(
+    "gathered at rank 0 and sent back",
+    "another collective for the gradients",
+    ("            if flag:\n", "            if True:\n"),
+    (
+        "                dist.all_reduce(grad)\n",
+        "                dist.reduce(grad, 0)\n                dist.broadcast(grad, 0)\n",
+    ),
+    ("                p.grad = grad", "                p.grad = None if not flag else grad"),
+)
+changed(
+    "does not begin anew",
+    "not ready for the next step",
+    ("        super().finish_gradient_synchronization()", "        self.work.wait()\n        self.unpack()"),
+)
+changed(
+    "does not wait",
+    "a wait is missing",
+    (
+        "        super().finish_gradient_synchronization()",
+        "        self.unpack()\n        self.work, self.missing = None, 0",
+    ),
+)
+RIGHT = ASKS.replace("            if flag:\n", "            if True:\n").replace(
+    "p.grad = grad /", "p.grad = None if not flag else grad /"
+)
+WRONG.right(
+    "each gradient by itself, buffers not copied inside no_sync",
+    RIGHT.replace("if self.training:", "if self.training and self.synchronize:"),
+)

@@ -12,6 +12,7 @@ from torch.utils.data import DistributedSampler
 from labkit.checks.case import Case, Got, Values
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
+from labkit.checks.structure import Each
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import marks
@@ -59,6 +60,15 @@ def _pairs(case: Case, got: Got) -> list[tuple[About, Drawn, Drawn]]:
     return [(about, _torchs(about), cast(Drawn, mine)) for about, mine in zip(_abouts(case), came, strict=True)]
 
 
+def _structure(case: Case) -> list[Any]:
+    """Return what the result looks like: how many indices there are is looked at with them."""
+    epochs = [
+        [[{"length": int, "indices": Each(int)}] * len(about["epochs"])] * about["world_size"]
+        for about in _abouts(case)
+    ]
+    return [{"drawn": epochs}]
+
+
 def _goes_on(about: About, epoch: dict[str, Any]) -> bool:
     """Return whether a sampler was cut off."""
     return len(epoch["indices"]) == most_indices(about["size"])
@@ -99,12 +109,15 @@ def _as_if(of: Callable[[About, int, int], list[int]]) -> Any:
     return seen
 
 
-def _order(about: About, number: int, *, epochs: bool = True, seed: int | None = None) -> list[int]:
+def _order(
+    about: About, number: int, *, epochs: bool = True, seed: int | None = None, size: int | None = None
+) -> list[int]:
+    size = about["size"] if size is None else size
     if not about.get("shuffle", True):
-        return list(range(about["size"]))
-    epoch = (about["epochs"][number] or 0) if epochs else 0
-    generator = torch.Generator().manual_seed((about.get("seed", 0) if seed is None else seed) + epoch)
-    return cast(list[int], torch.randperm(about["size"], generator=generator).tolist())
+        return list(range(size))
+    said = [epoch for epoch in about["epochs"][: number + 1] if epoch is not None] if epochs else []
+    generator = torch.Generator().manual_seed((about.get("seed", 0) if seed is None else seed) + [0, *said][-1])
+    return cast(list[int], torch.randperm(size, generator=generator).tolist())
 
 
 def _share(order: list[int], about: About, rank: int, *, pad: bool = True, blocks: bool = False) -> list[int]:
@@ -116,6 +129,72 @@ def _share(order: list[int], about: About, rank: int, *, pad: bool = True, block
         order = (order * math.ceil(total / max(size, 1)))[:total]
     each = len(order) // ranks
     return order[rank * each : (rank + 1) * each] if blocks else order[rank::ranks]
+
+
+def _padded_first(about: About, rank: int, number: int) -> list[int]:
+    """Return a rank's part where the list is padded, or cut, before it is shuffled."""
+    size, ranks = about["size"], about["world_size"]
+    total = size // ranks * ranks if about.get("drop_last") else math.ceil(size / ranks) * ranks
+    return [int(index) % size for index in _order(about, number, size=total)[rank::ranks]]
+
+
+def _kept_all(about: About, rank: int, number: int) -> list[int]:
+    return _share(_order(about, number), {**about, "drop_last": False}, rank)
+
+
+def _shuffled_all_the_same(about: About, rank: int, number: int) -> list[int]:
+    return _share(_order({**about, "shuffle": True}, number), about, rank)
+
+
+def _one_row_too_many(about: About, rank: int, number: int) -> list[int]:
+    """Return a rank's part where the list is padded even if it can be dealt out evenly."""
+    order, ranks = _order(about, number), about["world_size"]
+    if about.get("drop_last"):
+        return _share(order, about, rank)
+    total = (len(order) // ranks + 1) * ranks
+    dealt: list[int] = (order * math.ceil(total / len(order)))[:total][rank::ranks]
+    return dealt
+
+
+def _only_the_end(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether every rank's part is right but for its last index, where samples are repeated."""
+    wrong = [
+        (one["indices"], other["indices"])
+        for _, wanted, mine in _pairs(case, got)
+        for right, came in zip(wanted, mine, strict=True)
+        for one, other in zip(right, came, strict=True)
+        if one["indices"] != other["indices"]
+    ]
+    return bool(wrong) and all(len(one) == len(other) and one[:-1] == other[:-1] for one, other in wrong)
+
+
+def _only_the_length(case: Case, got: Got, wire: Wire) -> bool:
+    came = [(one, other) for _, wanted, mine in _pairs(case, got) for pair in zip(wanted, mine, strict=True)
+            for one, other in zip(*pair, strict=True)]  # fmt: skip
+    same = all(one["indices"] == other["indices"] for one, other in came)
+    return bool(came) and same and any(one["length"] != other["length"] for one, other in came)
+
+
+def _moves_on_by_itself(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether an order changes although set_epoch was not called in between."""
+    return any(
+        epoch is None and number and mine[0][number]["indices"] != mine[0][number - 1]["indices"]
+        for about, _, mine in _pairs(case, got)
+        for number, epoch in enumerate(about["epochs"])
+    )
+
+
+def _another_shuffle(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the ranks cut one order of all samples, and it is not that of torch's sampler."""
+    for about, wanted, mine in _pairs(case, got):
+        for number in range(len(about["epochs"])):
+            came = {index for epochs in mine for index in epochs[number]["indices"]}
+            whole = came == set(range(about["size"])) or bool(about.get("drop_last"))
+            if about.get("shuffle", True) and whole and any(
+                one[number]["indices"] != other[number]["indices"] for one, other in zip(wanted, mine, strict=True)
+            ):  # fmt: skip
+                return True
+    return False
 
 
 def _any_goes_on(case: Case, got: Got, wire: Wire) -> bool:
@@ -146,8 +225,8 @@ MISTAKES = (
             "Every epoch has the same order: set_epoch must change the seed of the shuffle, seed + epoch.",
             seen=_as_if(lambda about, rank, number: _share(_order(about, number, epochs=False), about, rank))),
     Mistake("each rank shuffles for itself",
-            "The ranks shuffle differently, so some samples come twice and some never: the seed must not depend on "
-            "rank.",
+            "The ranks shuffle differently, so some samples come twice and some never: give each a generator of its "
+            "own, seeded with seed + epoch and with nothing of the rank.",
             seen=_some_never_come),
     Mistake("blocks instead of strides",
             "Each rank takes a block of neighbours; torch's sampler deals them out like cards: rank, rank + N, ...",
@@ -156,11 +235,35 @@ MISTAKES = (
             "Some ranks get one sample more than others. They would take one more step and wait forever in its "
             "all_reduce: repeat samples from the beginning until all ranks have the same number.",
             seen=_as_if(lambda about, rank, number: _share(_order(about, number), about, rank, pad=False))),
+    Mistake("padded even if it divides",
+            "The list gets more samples although it can be dealt out evenly: pad to the next multiple of world_size, "
+            "which is its own length where that is one.", seen=_as_if(_one_row_too_many)),
+    Mistake("padded or cut before the shuffle",
+            "The list is padded or cut first and shuffled then. Shuffle the numbers 0 to size - 1, as they are; then "
+            "repeat that order's beginning, or cut its end off.", seen=_as_if(_padded_first)),
+    Mistake("drop_last ignored",
+            "drop_last=True has no effect: then the list is cut to the multiple of world_size below it, and "
+            "len() follows.",
+            seen=_as_if(_kept_all)),
+    Mistake("shuffle ignored", "shuffle=False has no effect: then the order is 0, 1, 2, ...",
+            seen=_as_if(_shuffled_all_the_same)),
+    Mistake("a new order without set_epoch",
+            "The order changes from one epoch to the next although nobody called set_epoch: without it every epoch has "
+            "the same order.", seen=_moves_on_by_itself),
+    Mistake("len() says something else",
+            "The indices are right. len() must say how many of them this rank yields in an epoch, not how many samples "
+            "there are.", seen=_only_the_length),
     Mistake("seed ignored", "The seed has no effect: the generator's seed is seed + epoch.",
             seen=_as_if(lambda about, rank, number: _share(_order(about, number, seed=0), about, rank))),
     Mistake("too few samples to repeat once",
             "With fewer samples than ranks the list must be repeated more than once to reach everybody.",
             seen=_fewer_than_half),
+    Mistake("padded with other samples",
+            "All is right but the samples that are repeated at the end: they come from the beginning of the shuffled "
+            "list, one after another.", seen=_only_the_end),
+    Mistake("another shuffle",
+            "The ranks deal out one order, but not torch's: torch.randperm(size, generator=g), with a new generator g "
+            "in each epoch, seeded with seed + epoch.", seen=_another_shuffle),
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -180,6 +283,9 @@ EXERCISE = declared(
                 {"size": 11, "world_size": 3, "drop_last": True, "epochs": [0, 1]},
             ],
         ),
+        sampler_case(
+            "12 samples on 3 ranks, set_epoch never called", [{"size": 12, "world_size": 3, "epochs": [None, None]}]
+        ),
         sampler_case("2 samples on 5 ranks", [{"size": 2, "world_size": 5, "shuffle": False, "epochs": [None]}]),
     ),
     distributed=False,
@@ -191,6 +297,7 @@ EXERCISE = declared(
         "indices += indices[: total - len(indices)] as often as it takes; return iter(indices[self.rank : total : "
         "self.world_size])",
     ),
+    structure=_structure,
     looks=(wrong_indices,),
     mistakes=MISTAKES,
 )

@@ -67,3 +67,79 @@ sampler(
     "too few samples to repeat once",
     ("(order * -(-total // max(self.size, 1)))[:total]", "(order + order)[:total]"),
 )
+SEEDED = "generator=torch.Generator().manual_seed(self.seed + self.epoch)).tolist()"
+RANDPERM = f"torch.randperm(self.size, {SEEDED}"
+
+PADS = "        order = (order * -(-total // max(self.size, 1)))[:total]\n"
+sampler(
+    "shuffles with the global generator",
+    "each rank shuffles for itself",
+    (RANDPERM, "torch.randperm(self.size).tolist()"),
+)
+sampler(
+    "shuffles with random",
+    "another shuffle",
+    (RANDPERM, "__import__('random').Random(self.seed + self.epoch).sample(order, self.size)"),
+)
+sampler(
+    "pads with the last sample",
+    "padded with other samples",
+    (PADS, "        order = (order + order[-1:] * self.world_size)[:total]\n"),
+)
+sampler(
+    "pads with zeros", "padded with other samples", (PADS, "        order = (order + [0] * self.world_size)[:total]\n")
+)
+sampler(
+    "pads before it shuffles",
+    "padded or cut before the shuffle",
+    (PADS, ""),
+    (
+        "        order = list(range(self.size))\n",
+        "        total = len(self) * self.world_size\n        order = [index % self.size for index in range(total)]\n",
+    ),
+    (
+        RANDPERM,
+        f"[order[i] for i in torch.randperm(total, {SEEDED}]",
+    ),
+)
+sampler(
+    "always one more",
+    "padded even if it divides",
+    ("-(-self.size // self.world_size)", "self.size // self.world_size + 1"),
+)
+sampler("drop_last ignored", "drop_last ignored", ("self.size // self.world_size if self.drop_last else -", "-"))
+sampler(
+    "drops before it shuffles",
+    "padded or cut before the shuffle",
+    (
+        RANDPERM,
+        f"torch.randperm(self.size - (self.size % self.world_size if self.drop_last else 0), {SEEDED}",
+    ),
+)
+sampler("shuffles always", "shuffle ignored", ("        if self.shuffle:", "        if True:"))
+sampler(
+    "a new order each time",
+    "a new order without set_epoch",
+    ("        order = list(range(self.size))\n", "        order = list(range(self.size))\n        self.epoch += 1\n"),
+    ("        self.epoch = epoch\n", "        self.epoch = epoch - 1\n"),
+    ("        self.epoch = 0\n", "        self.epoch = -1\n"),
+)
+sampler(
+    "the length of the whole",
+    "len() says something else",
+    (
+        "    def __len__(self):\n        return",
+        "    def __len__(self):\n        return self.size\n\n    def part(self):\n        return",
+    ),
+    ("len(self)", "self.part()"),
+)
+sampler("seed times epoch", "set_epoch forgotten", ("self.seed + self.epoch", "self.seed * (self.epoch + 1)"))
+sampler(
+    "epochs continue the generator",
+    "another shuffle",
+    ("        order = list(", "        g = torch.Generator().manual_seed(self.seed)\n        order = list("),
+    (
+        RANDPERM,
+        "[torch.randperm(self.size, generator=g).tolist() for _ in range(self.epoch + 1)][-1]",
+    ),
+)

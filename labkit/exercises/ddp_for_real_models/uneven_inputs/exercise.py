@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from labkit.checks.case import Case, Got, Value, Values
-from labkit.checks.declared import Mistake, Seen, declared
+from labkit.checks.declared import Mistake, Seen, declared, either
 from labkit.checks.draws import part_of
 from labkit.checks.finding import Finding
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
@@ -43,23 +43,41 @@ def _trained(case: Case, rule: str = "active") -> tuple[int, dict[str, Value]]:
 
     Args:
         case: The case.
-        rule: "active" divides by the ranks that still have data, "world" by all, "shortest" stops with the first that
-            has none, "last" takes a rank's last batch again, "samples" weighs each rank by the samples of its batch.
+        rule: "active" divides by the ranks that still have data, "world" by all, "twice" by the one and the other,
+            "shortest" stops with the first that has none, "last" takes a rank's last batch again and divides by all,
+            "last of those" by the ranks that still have data, "again" begins anew instead, "backwards" takes the last
+            batch first, "samples" weighs each rank by the samples of its batch, "kept" never clears a gradient.
     """
     (model,) = models_of(case)[:1]
     xs = [tensors(inputs, "x") for inputs in case.inputs]
     ys = [tensors(inputs, "y") for inputs in case.inputs]
     lengths = [len(x) for x in xs]
-    steps = min(lengths) if rule == "shortest" else max(lengths)
+    steps, before = min(lengths) if rule == "shortest" else max(lengths), 0
     for step in range(steps):
-        active = [rank for rank, length in enumerate(lengths) if step < length or (rule == "last" and length)]
-        model.zero_grad()
-        places = {rank: min(step, lengths[rank] - 1) for rank in active}
+        data = sum(step < length for length in lengths)
+        again = rule in ("last", "last of those", "again")
+        places = {rank: _place(step, n, rule) for rank, n in enumerate(lengths) if step < n or (again and n)}
+        _clear(model, case.world_size / before if rule == "kept" and before else 0)
         weights = {rank: len(xs[rank][place]) if rule == "samples" else 1 for rank, place in places.items()}
         for rank, place in places.items():
             torch.autograd.backward(weights[rank] * loss_of(model(xs[rank][place]), ys[rank][place]))
-        _descend(model, case.world_size if rule in ("world", "last") else sum(weights.values()))
+        divisors = {"world": case.world_size, "last": case.world_size, "twice": data * case.world_size}
+        _descend(model, divisors.get(rule, sum(weights.values()) if rule == "samples" else data))
+        before = data
     return steps, state_of(model)
+
+
+def _place(step: int, length: int, rule: str) -> int:
+    """Return which of its batches a rank takes in a step."""
+    if rule == "again":
+        return step % length
+    return length - 1 - step if rule == "backwards" else min(step, length - 1)
+
+
+def _clear(model: HardModel, kept: float) -> None:
+    """Clear the gradients, or multiply what is kept of them."""
+    for parameter in model.parameters():
+        parameter.grad = parameter.grad * kept if kept and parameter.grad is not None else None
 
 
 @torch.no_grad()
@@ -131,18 +149,38 @@ MISTAKES = (
     Mistake("a batch comes twice",
             "A rank without data trained on its last batch again: that batch counts more often than others. It must "
             "add nothing, and the mean is over those that had something.", seen=_as_if("last")),
+    Mistake("a batch comes twice among those that have one",
+            "A rank without data trained on its last batch again. Its batches are used up: it must add nothing, only "
+            "make the same calls and take the same step.", seen=_as_if("last of those")),
+    Mistake("begins anew with the first batch",
+            "A rank without data went through its batches once more. Each batch counts once: a rank without one must "
+            "add nothing, only make the same calls and take the same step.", seen=_as_if("again")),
+    Mistake("the last batch first",
+            "The batches were taken from the end of the list, and their order counts: begin with batches[0].",
+            seen=_as_if("backwards")),
+    Mistake("divided by all ranks as well",
+            "The gradients were divided twice, by the ranks that have a batch and by all ranks: "
+            "finish_gradient_synchronization already divides by all N, which must be made good.", seen=_as_if("twice")),
+    Mistake("gradients of earlier steps",
+            "Gradients of earlier steps are still in parameter.grad: each step begins with optimizer.zero_grad(), on "
+            "every rank.", seen=_as_if("kept")),
     Mistake("weighed by samples",
             "The ranks are weighed by the samples of their batches. Each rank that has a batch counts the same, "
             "however large the batch is.", seen=_as_if("samples")),
     Mistake("stops with the shortest",
             "Training stopped when the first rank ran out; the batches of the others were thrown away.",
             seen=_as_if("shortest")),
+    Mistake("other calls without data",
+            "The ranks called different things. A rank without a batch must make the calls that the others make, in "
+            "every step: it asks who has one, and it calls finish_gradient_synchronization, which sends zeros for it.",
+            seen=either(marks.says("must call the same"), marks.says("disagree about the size")), certain=True),
     Mistake("a rank leaves early",
             "The loop did not end on every rank. Either a rank that ran out of data returned early, or skipped a call "
             "that the others make: until nobody has data, every rank must make the same calls in every step. Or no "
             "rank ever runs out: each step takes another batch.", seen=marks.hangs),
     Mistake("the ranks end with different models",
-            "The ranks do not end with the same model: a rank without data must take the same optimizer step.",
+            "The ranks do not end with the same model: a rank without data must take the same optimizer step, "
+            "with the same gradients.",
             seen=_not_equal),
     Mistake("all ranks agree on a wrong model",
             "The ranks agree, but on a wrong model. Does every step begin with optimizer.zero_grad(), also on a rank "

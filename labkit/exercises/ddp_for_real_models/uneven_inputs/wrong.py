@@ -55,7 +55,7 @@ uneven(
     "the ranks end with different models",
     ("        optimizer.step()\n", "        if steps < len(batches):\n            optimizer.step()\n"),
 )
-uneven("gradients of steps before", "all ranks agree on a wrong model", ("        optimizer.zero_grad()\n", ""))
+uneven("gradients of steps before", "gradients of earlier steps", ("        optimizer.zero_grad()\n", ""))
 uneven("the own steps", "another number of steps", ("            return steps\n", "            return len(batches)\n"))
 uneven("stops where somebody has data", "no step was taken", ("if active == 0:", "if active != 0:"))
 uneven(
@@ -66,6 +66,12 @@ uneven(
         "            loss_of(ddp(inputs), targets).backward()",
         "            (len(inputs) * loss_of(ddp(inputs), targets)).backward()",
     ),
+)
+uneven(
+    "old gradients without data",
+    "all ranks agree on a wrong model",
+    ("        optimizer.zero_grad()\n", ""),
+    ("            inputs, targets", "            optimizer.zero_grad()\n            inputs, targets"),
 )
 WRONG.right(
     "as the hint says",
@@ -87,5 +93,82 @@ def train_uneven(ddp, batches, loss_of, optimizer):
                 p.grad *= dist.get_world_size() / active
         optimizer.step()
         steps += 1
+""",
+)
+uneven(
+    "the last batch again, among those that have one",
+    "a batch comes twice among those that have one",
+    (
+        "        if steps < len(batches):\n            inputs, targets = batches[steps]",
+        "        if batches:\n            inputs, targets = batches[min(steps, len(batches) - 1)]",
+    ),
+)
+uneven("the last batch first", "the last batch first", ("batches[steps]", "batches[-1 - steps]"))
+uneven(
+    "from the first again",
+    "begins anew with the first batch",
+    (
+        "        if steps < len(batches):\n            inputs, targets = batches[steps]",
+        "        if batches:\n            inputs, targets = batches[steps % len(batches)]",
+    ),
+)
+uneven(
+    "counts once who has any",
+    "divided by all ranks",
+    (
+        "        active = torch.tensor(float(steps < len(batches)))\n        dist.all_reduce(active)\n"
+        "        if active == 0:\n",
+        "        active, most = torch.tensor(float(bool(batches))), torch.tensor(len(batches))\n"
+        "        dist.all_reduce(active)\n        dist.all_reduce(most, dist.ReduceOp.MAX)\n"
+        "        if steps == most:\n",
+    ),
+)
+uneven(
+    "divides its own loss by who is there",
+    "divided by all ranks as well",
+    (
+        "            loss_of(ddp(inputs), targets).backward()",
+        "            (loss_of(ddp(inputs), targets) / active).backward()",
+    ),
+    ("*= dist.get_world_size() / active.item()", "*= 1"),
+)
+uneven(
+    "scales where it had data",
+    "the ranks end with different models",
+    (
+        "            if parameter.grad is not None:",
+        "            if parameter.grad is not None and steps < len(batches):",
+    ),
+)
+uneven(
+    "one step for all batches",
+    "all ranks agree on a wrong model",
+    ("        optimizer.zero_grad()\n", ""),
+    ("        optimizer.step()\n", ""),
+    ("            return steps\n", "            optimizer.step()\n            return steps\n"),
+)
+uneven(
+    "idle ranks call nothing",
+    "other calls without data",
+    (
+        "        ddp.finish_gradient_synchronization()\n",
+        "        if steps < len(batches):\n            ddp.finish_gradient_synchronization()\n",
+    ),
+)
+WRONG.right(
+    "asks once for all lengths",
+    """
+def train_uneven(ddp, batches, loss_of, optimizer):
+    lengths = [None] * dist.get_world_size()
+    dist.all_gather_object(lengths, len(batches))
+    for step in range(max(lengths)):
+        active = sum(step < length for length in lengths)
+        optimizer.zero_grad()
+        if step < len(batches):
+            inputs, targets = batches[step]
+            (loss_of(ddp(inputs), targets) * len(lengths) / active).backward()
+        ddp.finish_gradient_synchronization()
+        optimizer.step()
+    return max(lengths)
 """,
 )

@@ -42,13 +42,15 @@ def loads_case(name: str, seed: int, num_keys: int, num_servers: int, hots: Sequ
 
 
 def _variant(
-    *, split_writes: bool = False, first: bool = False, by_writes: bool = False, reads_all: bool = False
+    *,
+    split_writes: bool = False,
+    order: Callable[[Tensor, Tensor], Tensor] = lambda reads, writes: reads,
+    reads_all: bool = False,
 ) -> Callable[..., Tensor]:
     def loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
         found = torch.zeros(num_servers, dtype=torch.float64)
         hot = torch.zeros(len(reads), dtype=torch.bool)
-        order = writes if by_writes else reads
-        hot[torch.arange(num_hot) if first else order.topk(num_hot).indices] = True
+        hot[order(reads, writes).topk(num_hot).indices] = True
         found.index_add_(0, home[~hot], (reads + writes)[~hot])
         hot_writes = writes[hot].sum() / (num_servers if split_writes else 1)
         return found + reads[hot].sum() / (1 if reads_all else num_servers) + hot_writes
@@ -70,6 +72,27 @@ def _home_writes(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, 
     return torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, at_home) + reads[hot].sum() / num_servers
 
 
+def _on_the_others(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    hot = torch.zeros(len(reads), dtype=torch.bool)
+    hot[reads.topk(num_hot).indices] = True
+    at_home = torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, torch.where(hot, 0.0, reads + writes))
+    return at_home + reads[hot].sum() / (num_servers - 1) + writes[hot].sum()
+
+
+def _all_spread(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    hot = torch.zeros(len(reads), dtype=torch.bool)
+    hot[reads.topk(num_hot).indices] = True
+    at_home = torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, torch.where(hot, 0.0, writes))
+    return at_home + reads.sum() / num_servers + writes[hot].sum()
+
+
+def _reads_at_home(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    hot = torch.zeros(len(reads), dtype=torch.bool)
+    hot[reads.topk(num_hot).indices] = True
+    loads = torch.zeros(num_servers, dtype=torch.float64)
+    return loads.index_add_(0, home, torch.where(hot, reads, reads + writes)) + writes[hot].sum()
+
+
 def _the_last_at_home(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
     hot = torch.zeros(len(reads), dtype=torch.bool)
     hot[reads.topk(num_hot).indices] = True
@@ -84,7 +107,7 @@ EXERCISE = tensor_formulas(
     driver=drive,
     right=LOADS,
     visible=(
-        loads_case("6 keys on 2 servers, no copies and 1 copied key", 91, 6, 2, [0, 1]),
+        loads_case("6 keys on 3 servers, no copies and 2 copied keys", 94, 6, 3, [0, 2]),
         loads_case("9 keys on 4 servers, 3 copied keys and all", 92, 9, 4, [3, 9]),
     ),
     hints=(
@@ -101,15 +124,30 @@ EXERCISE = tensor_formulas(
         Mistake("writes at home only",
                 "The copies of a hot key would become stale: each write goes to "
                 "every server.", {"server_loads": _home_writes}),
+        Mistake("the first keys taken for hot",
+                "The hot keys are those with the most reads, not the first ones: reads.topk(num_hot).indices.",
+                {"server_loads": _variant(order=lambda reads, writes: -torch.arange(len(reads)))}),
+        Mistake("hot by writes",
+                "Hot are the keys with the most reads: writes do not count, neither alone nor with the reads.",
+                {"server_loads": (_variant(order=lambda reads, writes: writes),
+                                  _variant(order=lambda reads, writes: reads + writes))}),
+        Mistake("the least read taken for hot",
+                "The keys with the fewest reads got copies: the hot ones are those with the most.",
+                {"server_loads": _variant(order=lambda reads, writes: -reads)}),
+        Mistake("writes left out", "A server reads rows and writes them: its load counts both.",
+                {"server_loads": lambda reads, writes, *rest: _loads(reads, torch.zeros_like(writes), *rest)}),
+        Mistake("copies on the other servers alone",
+                "A hot key's home has one of the copies, too: its reads are spread over all servers.",
+                {"server_loads": _on_the_others}),
+        Mistake("every read is spread",
+                "Reads of keys that have no copies were spread as well: such a key is only at home.",
+                {"server_loads": _all_spread}),
+        Mistake("reads at home only",
+                "All reads of a hot key went to its home: spread them evenly over the servers, each has a copy.",
+                {"server_loads": _reads_at_home}),
         Mistake("every copy serves every read",
                 "A read is served by one of the copies: the reads of a hot key are shared by the servers.",
                 {"server_loads": _variant(reads_all=True)}),
-        Mistake("the first keys taken for hot",
-                "The hot keys are those with the most reads, not the first ones: reads.topk(num_hot).indices.",
-                {"server_loads": _variant(first=True)}),
-        Mistake("hot by writes",
-                "Hot are the keys with the most reads, not those with the most writes.",
-                {"server_loads": _variant(by_writes=True)}),
         Mistake("one key for each server",
                 "Only one key of each server counts in its load: loads[home] += "
                 "... keeps the last one, index_add_ adds all.", {"server_loads": _the_last_at_home}),

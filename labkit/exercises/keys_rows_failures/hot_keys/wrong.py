@@ -29,3 +29,21 @@ changed("assigns at home", "one key for each server",
 changed(
     "counts all at home", "hot keys loaded at home too", ("torch.where(hot, 0.0, reads + writes)", "reads + writes")
 )
+changed("reads alone", "writes left out", ("reads + writes)", "reads)"), (" + writes[hot].sum()", ""))
+changed("copies on the other servers", "copies on the other servers alone", ("reads[hot].sum() / num_servers", "reads[hot].sum() / (num_servers - 1)"))
+changed("hot by both", "hot by writes", ("reads.topk(num_hot)", "(reads + writes).topk(num_hot)"))
+changed("the least read", "the least read taken for hot", ("reads.topk(num_hot)", "reads.topk(num_hot, largest=False)"))
+changed(
+    "cold ones spread as well",
+    "every read is spread",
+    (
+        "return loads + reads[hot].sum() / num_servers",
+        "return (writes.new_zeros(num_servers).index_add_(0, home, torch.where(hot, 0.0, writes))) + reads.sum() / num_servers",
+    ),
+)
+changed(
+    "reads of hot keys at home",
+    "reads at home only",
+    ("torch.where(hot, 0.0, reads + writes)", "torch.where(hot, reads, reads + writes)"),
+    ("reads[hot].sum() / num_servers + ", ""),
+)

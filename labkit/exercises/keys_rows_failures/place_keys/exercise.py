@@ -77,6 +77,22 @@ def _longer_last(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
     return num_servers - 1 - _by_range(num_keys - 1 - keys, num_keys, num_servers)
 
 
+def _rest_last(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+    return (keys // max(1, num_keys // num_servers)).clamp(max=num_servers - 1)
+
+
+def _last_server_first(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+    return num_servers - 1 - _by_range(keys, num_keys, num_servers)
+
+
+def _in_equal_arcs(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return owners[(keys * 2654435761 % 2**32) * len(points) // 2**32]
+
+
+def _by_hash_alone(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return _by_hash(keys, int(owners.max()) + 1)
+
+
 def _one_before(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
     return _by_range((keys - 1).clamp(min=0), num_keys, num_servers) - (keys == 0).long()
 
@@ -175,6 +191,12 @@ EXERCISE = tensor_formulas(
         Mistake("equal stretches, the last one short",
                 "Each stretch is as long as the longest, so the last server gets what "
                 "is left, or nothing. Lengths differ by at most one.", {"place_by_range": _ceiling}),
+        Mistake("the rest to the last server",
+                "The last server gets all keys that are left over. Lengths differ by at most one: the first servers "
+                "get one key more each.", {"place_by_range": _rest_last}),
+        Mistake("the last server first",
+                "The ranges go to the servers in order: server 0 has the first keys.",
+                {"place_by_range": _last_server_first}),
         Mistake("the first of a stretch in the one before",
                 "The first key of a stretch is counted with the stretch before it. bucketize and searchsorted take the "
                 "bound itself to the right with right=True.", {"place_by_range": (_one_before, _bound_left_behind)}),
@@ -200,6 +222,18 @@ EXERCISE = tensor_formulas(
         Mistake("not cut to 32 bits",
                 "Keep the lowest 32 bits of the product, % 2**32, before you scale.",
                 {"place_by_hash": lambda keys, s: keys * 2654435761 * s // 2**32}),
+        Mistake("scaled and not hashed",
+                "The key itself was scaled, so neighbours stay together. Hash first: multiply by 2654435761 and keep "
+                "the lowest 32 bits.", {"place_by_hash": lambda keys, s: keys * s // 2**31}),
+        Mistake("a scale of 31 bits",
+                "Keys have 31 bits, and a hash has 32: keep % 2**32 of the product, and scale by // 2**32.",
+                {"place_by_hash": lambda keys, s: keys * 2654435761 % 2**31 * s // 2**31}),
+        Mistake("arcs of equal length",
+                "The circle was cut into equal parts, one for each point. Where a key goes is said by the points: it "
+                "belongs to the first one at or after its hash.", {"place_on_circle": _in_equal_arcs}),
+        Mistake("the circle left out",
+                "That is place_by_hash with as many servers. Here the points decide: the owner of the first one at or "
+                "after the key's hash.", {"place_on_circle": _by_hash_alone}),
         Mistake("none among the points",
                 "Every key gets the owner of the first point: what you look for lies before the first point or behind "
                 "the last. Look for the lowest 32 bits of the product, key * 2654435761 % 2**32.",

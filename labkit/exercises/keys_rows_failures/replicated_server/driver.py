@@ -12,7 +12,7 @@ from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
 from labkit.checks.on_ranks.raised import raised
 from labkit.checks.values import listed, tensor
-from labkit.exercises.keys_rows_failures.on_ranks import ANSWER
+from labkit.exercises.keys_rows_failures.on_ranks import ANSWER, BACKUPS_ANSWER
 from labkit.exercises.remote_calls.calling import Blocked, call, on_virtual_ranks
 from labkit.exercises.remote_calls.watched_server import Watch, WatchedLock
 from labkit.servers.replicas import survive
@@ -78,7 +78,7 @@ def _drive(functions: Functions, inputs: Values) -> Values:
         elif backup is not None and step["of"] < len(backup.open):
             future = backup.open[step["of"]]
             if step["op"] == "answer":
-                future.set_result(99)
+                future.set_result(BACKUPS_ANSWER)
             else:
                 future.set_exception(RuntimeError("the backup is gone"))
         news: list[Value] = []

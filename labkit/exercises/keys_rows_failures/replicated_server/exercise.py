@@ -81,7 +81,7 @@ EXERCISE = declared(
         Mistake("asks everybody",
                 "Replicas after the one that answered are pushed to as well. The first answer is enough."),
         Mistake("no error when nobody answers",
-                "If no replica answers, raise a RuntimeError: the gradient was not acknowledged."),
+                "If no replica answers, raise a RuntimeError, no other error: the gradient was not acknowledged."),
         Mistake("another number for the retry",
                 "What is pushed again carries the same worker and the same number, in this order, or a replica cannot "
                 "know that it has this gradient already."),
@@ -91,6 +91,18 @@ EXERCISE = declared(
         Mistake("nothing applied",
                 "The weights are where they began: apply each gradient that has not come before, and raise the "
                 "version by one."),
+        Mistake("the backup's version",
+                "The answer is the backup's. The future's value is this server's own version, as it was right after "
+                "the call: keep it in a variable, and return it from the function that then() calls."),
+        Mistake("the version of a later moment",
+                "The answer is the version at the moment in which the backup answered. Keep the one right after this "
+                "call in a variable, under the lock."),
+        Mistake("a repeated push counts a version",
+                "The version went up with a push that came before. A repeated push changes neither weights nor "
+                "version: count where a new gradient is applied."),
+        Mistake("not the primary first",
+                "The replicas are asked in their order, and the first one, the primary, comes first."),
+        Mistake("another number than the index", "Return the index in replicas, which counts from 0."),
         Mistake("version not counted", "The answer is the version: one up for each gradient that was applied."),
     ),
 )  # fmt: skip

@@ -72,3 +72,37 @@ changed(
     "nothing applied",
     ("if (worker, number) not in self.applied:", "if False:"),
 )
+changed("hands on the backup's answer", "the backup's version", ("answer.value() and version", "answer.value()"))
+changed("the version when the backup answers", "the version of a later moment", ("answer.value() and version", "answer.value() and self.version"))
+changed(
+    "counts what is repeated",
+    "a repeated push counts a version",
+    ("                self.version += 1\n            version", "            self.version += 1\n            version"),
+)
+changed("the backup first", "not the primary first", ("enumerate(replicas):", "reversed([*enumerate(replicas)]):"))
+changed("counts replicas from 1", "another number than the index", ("        return place\n", "        return place + 1\n"))
+changed("raises a ValueError", "no error when nobody answers", ('    raise RuntimeError(f"gradient', '    raise ValueError(f"gradient'))
+changed(
+    "catches the answer alone",
+    "stops at the first replica",
+    (
+        "        try:\n            replica.push(worker, number, gradient).wait()\n",
+        "        future = replica.push(worker, number, gradient)\n        try:\n            future.wait()\n",
+    ),
+)
+changed(
+    "pushes to all at once",
+    "asks everybody",
+    (
+        "    for place, replica in enumerate(replicas):\n        try:\n            replica.push(worker, number, gradient).wait()\n",
+        "    futures = []\n    for replica in replicas:\n        try:\n            futures.append(replica.push(worker, number, gradient))\n        except RuntimeError as error:\n            futures.append(Future())\n            futures[-1].set_exception(error)\n    for place, future in enumerate(futures):\n        try:\n            future.wait()\n",
+    ),
+)
+changed(
+    "a repeated push is answered at once",
+    "acknowledged before the backup has it",
+    (
+        "            version = self.version\n        if",
+        "                known = False\n            else:\n                known = True\n            version = self.version\n        if known and self.backup is not None:\n            self.backup.push(worker, number, gradient)\n            sure: Future = Future()\n            sure.set_result(version)\n            return sure\n        if",
+    ),
+)

@@ -34,6 +34,13 @@ class Dense(nn.Module):
         return hidden @ self.second
 
 
+def _must_be_flat(call: str, what: str, given: Tensor, num_dims: int) -> None:
+    """Raise unless a call is given flat keys, or a gradient for each of them."""
+    if given.dim() != num_dims:
+        wanted = "flat keys, shape (B * K,)" if num_dims == 1 else "one for each of the flat keys, shape (B * K, D)"
+        raise ValueError(f"{call} was given {what} of shape {tuple(given.shape)}; it takes {wanted}.")
+
+
 def optimizer_of(model: nn.Module, lr: float) -> torch.optim.Optimizer:
     """Return an optimizer with momentum: what it has kept shows from the second step on."""
     return torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=lr, momentum=0.9)
@@ -52,11 +59,14 @@ def drive(functions: Functions, inputs: Values) -> Values:
     pushes: list[Value] = []
 
     def pull(keys: Tensor) -> Tensor:
+        _must_be_flat("pull", "keys", keys, 1)
         pulled.append(keys.clone())
         return table[keys]
 
     def push(keys: Tensor, gradients: Tensor) -> None:
-        pushes.append(torch.zeros_like(table).index_add_(0, keys.flatten(), gradients.detach()))
+        _must_be_flat("push", "keys", keys, 1)
+        _must_be_flat("push", "gradients", gradients, 2)
+        pushes.append(torch.zeros_like(table).index_add_(0, keys, gradients.detach()))
 
     calls = named_for(pull, inputs), named_for(push, inputs)
     for keys, targets in zip(cast(list[Tensor], inputs["keys"]), cast(list[Tensor], inputs["targets"]), strict=True):

@@ -65,6 +65,7 @@ def _train(
     shared: bool = False,
     factor: float = 1.0,
     parameters: bool = False,
+    after: bool = False,
 ) -> list[Values]:
     """Return what each rank should have, from one process.
 
@@ -75,6 +76,7 @@ def _train(
         anew: Whether the optimizer forgets its momentum between steps (a mistake).
         shared: Whether each rank returns the mean loss of all (a mistake).
         factor: What the layers' gradients are multiplied by before the step.
+        after: Whether the loss is that after the step (a mistake).
         parameters: Whether the layers are divided in place of their gradients (a mistake).
     """
     ranks, first = group_of(case), case.inputs[0]
@@ -101,6 +103,9 @@ def _train(
                 parameter.grad *= factor
                 parameter.data /= len(ranks) if parameters else 1
         optimizer.step()
+        for rank in ranks if after else ():
+            keys, targets = (tensors(case.inputs[rank], name)[step] for name in ("keys", "targets"))
+            losses[rank][-1] = nn.functional.mse_loss(model(table[keys]), targets).detach()
     dense = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     if shared:
         mean: list[Value] = list(torch.stack([torch.stack(cast(Any, each)) for each in losses.values()]).mean(0))
@@ -144,8 +149,27 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             name = next(
                 (name for name, factor in times.items() if torch.allclose(came, factor * good)), "other gradients"
             )
+            if name == "other gradients" and _reduced_rows(case, [tensors(got[rank], "pushes")[0] for rank in ranks]):
+                name = "the rows' gradients reduced"
             said = f"The gradients of rows that the servers add up in step {step + 1}: {wrong}."
             yield Finding(name, said)
+
+
+def _reduced_rows(case: Case, pushed: list[Tensor]) -> bool:
+    """Return whether in the first step each rank pushed the sum of all ranks' gradients, place by place, or a mean."""
+    ranks, first = group_of(case), case.inputs[0]
+    model, table = Dense(cast(dict[str, Tensor], record(first, "dense"))), tensor(first, "table")
+    keys = [tensors(case.inputs[rank], "keys")[0] for rank in ranks]
+    total: Tensor = torch.zeros(())
+    for rank, mine in zip(ranks, keys, strict=True):
+        rows = table[mine].requires_grad_()
+        torch.autograd.backward(nn.functional.mse_loss(model(rows), tensors(case.inputs[rank], "targets")[0]))
+        total = total + cast(Tensor, rows.grad).flatten(0, 1)
+    made = [torch.zeros_like(table).index_add_(0, mine.flatten(), total) for mine in keys]
+    return any(
+        all(torch.allclose(came, one / len(ranks) ** power) for came, one in zip(pushed, made, strict=True))
+        for power in (0, 1, 2)
+    )
 
 
 def _first_wrong(came: Values, right: Values) -> str:
@@ -289,8 +313,9 @@ EXERCISE = declared(
                 "The layers took a step as many times too small as there are workers: divide the sum of the gradients "
                 "once.", seen=_as_if(lambda case: _train(case, factor=1 / len(group_of(case))))),
         Mistake("no layer has moved",
-                "The layers are where they began: optimizer.step() found no gradients. Clear those of the step before "
-                "with zero_grad() before backward, not after it, and call step() last.", seen=_stood_still),
+                "The layers are where they began: optimizer.step() was not called, or it found no gradients. Clear "
+                "those of the step before with zero_grad() before backward, not after it, and call step() last.",
+                seen=_stood_still),
         Mistake("the layers' gradients multiplied",
                 "The sum of the workers' gradients was multiplied by their number: divide by it.",
                 seen=_as_if(lambda case: _train(case, factor=float(len(group_of(case)) ** 2)))),
@@ -306,6 +331,9 @@ EXERCISE = declared(
         Mistake("the mean loss of all workers",
                 "The loss that is returned is the mean over all workers; return that of this worker's own samples.",
                 seen=_as_if(lambda case: _train(case, shared=True))),
+        Mistake("the loss after the step",
+                "The loss that is returned is that of the layers after the step: return the one from before, which "
+                "the step makes smaller.", seen=_as_if(lambda case: _train(case, after=True))),
         Mistake("the sum of the squares",
                 "The loss is the mean of the squared errors over the samples, not their sum.", seen=_squares_summed),
         Mistake("a parameter without a gradient",
@@ -318,6 +346,13 @@ EXERCISE = declared(
         Mistake("all ranks in place of the group",
                 "With a group the workers are its members only: group=group in every "
                 "collective, and their number is dist.get_world_size(group).", seen=_hangs_beside_a_group),
+        Mistake("keys or gradients are not flat",
+                "pull and push take flat keys, keys.flatten(); to the model the rows go as (B, K, D).",
+                seen=either(_fails_with("it takes flat keys"), _fails_with("it takes one for each")),
+                certain=True),
+        Mistake("the rows' gradients reduced",
+                "The rows' gradients were added up over the workers place by place, but at its places each worker has "
+                "other keys. Push this worker's own, divided by the number of workers: the servers add them up."),
         Mistake("rows not divided",
                 "The servers add up what all workers push, so what arrives is as many times too large as there are "
                 "workers: push each worker's share, divided by their number."),

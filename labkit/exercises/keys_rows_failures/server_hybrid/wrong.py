@@ -61,3 +61,46 @@ changed(
 changed("the first layer alone", "not all layers averaged", (AVERAGED, AVERAGED + "        break\n"))
 changed("clears after backward", "no layer has moved",
         ("    optimizer.zero_grad()\n    loss.backward()\n", "    loss.backward()\n    optimizer.zero_grad()\n"))  # fmt: skip
+changed(
+    "the loss after the step",
+    "the loss after the step",
+    (
+        "    return loss.detach()",
+        "    return nn.functional.mse_loss(model(rows.view(*keys.shape, -1)), targets).detach()",
+    ),
+)
+changed("no step", "no layer has moved", ("    optimizer.step()\n", ""))
+changed(
+    "reduces the rows' gradients", "the rows' gradients reduced", ("    push(keys", "    dist.all_reduce(rows.grad, group=group)\n    push(keys")
+)
+changed(
+    "averages the rows' gradients, and scales them",
+    "the rows' gradients reduced",
+    ("    push(keys", "    dist.all_reduce(rows.grad, group=group)\n    rows.grad /= num_workers\n    push(keys"),
+)
+changed("pulls keys in rows", "keys or gradients are not flat", ("pull(keys.flatten())", "pull(keys)"))
+changed(
+    "pushes keys in rows",
+    "keys or gradients are not flat",
+    ("push(keys.flatten(), rows.grad / num_workers)", "push(keys, rows.grad.view(*keys.shape, -1) / num_workers)"),
+)
+changed("scales by the samples", "other gradients", ("rows.grad / num_workers)", "rows.grad / len(targets))"))
+changed(
+    "divides the loss before backward",
+    "the layers' gradients divided twice",
+    ("    loss.backward()\n", "    (loss / dist.get_world_size(group)).backward()\n"),
+)
+changed(
+    "steps before it averages",
+    "layers not averaged",
+    ("    loss.backward()\n", "    loss.backward()\n    optimizer.step()\n"),
+    (
+        "            parameter.grad /= num_workers\n    optimizer.step()\n",
+        "            parameter.grad /= num_workers\n",
+    ),
+)
+changed(
+    "pushes the rows' step",
+    "other gradients",
+    ("rows.grad / num_workers)", "optimizer.param_groups[0]['lr'] * rows.grad / num_workers)"),
+)

@@ -87,7 +87,7 @@ def _forms(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]
     """Yield that a server was pushed something else than keys, and then gradients."""
     for call in (call for calls in _calls(got, "push") for call in calls):
         keys, gradients = call["keys"], call["gradients"]
-        if not isinstance(keys, Tensor) or keys.dim() != 1 or keys.is_floating_point():
+        if not _is_vector(keys):
             first, second = (_form(each) for each in (keys, gradients))
             swapped = isinstance(gradients, Tensor) and gradients.dim() == 1 and not gradients.is_floating_point()
             yield Finding(
@@ -95,6 +95,10 @@ def _forms(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]
                 f"A server's push was given {first} as its keys, and {second} as their gradients; expected a vector "
                 "of whole numbers, and a row for each.",
             )
+
+
+def _is_vector(keys: object) -> bool:
+    return isinstance(keys, Tensor) and keys.dim() == 1 and not keys.is_floating_point()
 
 
 def _form(value: object) -> str:
@@ -108,7 +112,8 @@ def _strangers(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Find
     home = tensor(case.inputs[0], "home")
     for op in ("pull", "push"):
         for server, calls in enumerate(_calls(got, op)):
-            for key in [int(key) for call in calls for key in call["keys"] if home[key] != server][:1]:
+            asked = [call["keys"] for call in calls if _is_vector(call["keys"])]
+            for key in [int(key) for keys in asked for key in keys if home[key] != server][:1]:
                 text = f"Server {server} got a {op} for key {key}, which lives on server {int(home[key])}."
                 yield Finding("asks everybody for everything", text)
 
@@ -156,7 +161,11 @@ def _pushed(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding
         key = int(apart.nonzero()[0])
         count, came = int((keys == key).sum()), bool(total[key].any())
         yield Finding(
-            "one gradient in place of the sum" if single and came and count > 1 else "gradients lost",
+            "the mean of a key's gradients"
+            if count > 1 and torch.allclose(total[key] * count, sums[key])
+            else "one gradient in place of the sum"
+            if single and came and count > 1
+            else "gradients lost",
             f"Key {key} occurs {times(count)}; the gradients pushed for it add up to "
             f"{total[key][0].item():.6g} in the first place, expected {sums[key][0].item():.6g}.",
         )
@@ -255,7 +264,7 @@ EXERCISE = declared(
     oracle=expected,
     structure=structure,
     returned={"rows": "pull_rows"},
-    looks=(Result("rows", _said, same=_same), _forms, _strangers, _pushed, _calls_enough, _together),
+    looks=(_strangers, Result("rows", _said, same=_same), _forms, _pushed, _calls_enough, _together),
     visible=(
         rows_case("one server, 6 keys asked for", 81, 1, 10, 6),
         rows_case("3 servers, 20 keys asked for, some several times", 82, 3, 12, 20),
@@ -290,12 +299,15 @@ EXERCISE = declared(
         Mistake("one gradient in place of the sum",
                 "Only one gradient was pushed for a key that occurs several times: assignment keeps the last, "
                 "index_add_ adds."),
+        Mistake("the mean of a key's gradients",
+                "A key that occurs several times was pushed the mean of its gradients: push their sum."),
         Mistake("keys sent more than once", "A key travels once: torch.unique before you send."),
         Mistake("servers called for nothing", "Some servers were called without any keys: leave those out."),
         Mistake("keys and gradients swapped", "push takes the keys first, and then their gradients."),
         Mistake("a call for every key", "One call for each server, with all of its keys: every call costs a latency."),
         Mistake("asks everybody for everything",
-                "A server was asked for keys that live elsewhere: choose them by place(keys) == number."),
+                "A server was asked for keys that live elsewhere: choose them by place(keys) == number.",
+                says=("IndexError: On WorkerInfo",), certain=True),
         Mistake("one server after the other",
                 "The next server is called only when the previous one has answered. Start all calls with rpc_async, "
                 "then wait for the first."),
@@ -305,6 +317,9 @@ EXERCISE = declared(
         Mistake("sums in another type",
                 "The sums must have the type of the gradients: gradients.new_zeros(...) in place of torch.zeros(...).",
                 says=("same scalar type",), certain=True),
+        Mistake("rows in another type",
+                "The rows keep the type in which the servers hold them: make room with first.new_empty(...), or with "
+                "dtype=first.dtype.", says=("destination dtypes match",), certain=True),
         Mistake("gradients lost",
                 "What arrives at the servers does not add up to the gradients that were given: each server is pushed "
                 "all of its keys, with their sums."),

@@ -53,3 +53,23 @@ changed("places the last answer", "rows of some servers alone",
 changed("returns no rows", "wrong type", ("    return rows[where]\n", ""))
 changed("places nothing", "no row of any server", ("        rows[home == number] = answer\n", "        pass\n"))
 changed("compares with the answers", "no row of any server", ("rows[home == number] =", "rows[home == answers] ="))
+changed("rows in float32", "rows in another type", ("first.new_empty(", "torch.empty("))
+changed(
+    "all keys to each server",
+    "asks everybody for everything",
+    ("pull(wanted[home == number])", "pull(wanted)"),
+    ("rows[home == number] = answer", "rows[home == number] = answer[home == number]"),
+)
+changed("servers by the key's remainder", "asks everybody for everything", ("home = place(wanted)", "home = wanted % len(servers)"))
+changed(
+    "pushes the mean",
+    "the mean of a key's gradients",
+    (
+        "    home = place(different)\n    calls = [",
+        "    sums = sums / torch.bincount(where).unsqueeze(1)\n    home = place(different)\n    calls = [",
+    ),
+)
+changed("pulls each key by itself", "a call for every key", ("        number: server.rpc_async().pull(wanted[home == number])\n        for number, server in enumerate(servers)\n        if (home == number).any()\n", "        key: servers[int(number)].rpc_async().pull(key.view(1))\n        for key, number in zip(wanted, home)\n"),
+        ("    for number, answer in answers.items():\n        rows[home == number] = answer\n", "    for key, answer in answers.items():\n        rows[wanted == key] = answer\n"))  # fmt: skip
+changed("starts each when the last has answered", "one server after the other", ("    calls = [\n        server.rpc_async().push(different[home == number], sums[home == number])\n        for number, server in enumerate(servers)\n        if (home == number).any()\n    ]\n    for call in calls:\n        call.wait()\n",
+        "    for number, server in enumerate(servers):\n        if (home == number).any():\n            server.rpc_async().push(different[home == number], sums[home == number]).wait()\n"))  # fmt: skip

@@ -9,10 +9,19 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Got
 from labkit.checks.declared import Mistake
+from labkit.checks.values import number as number_of
 from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.crowds import crowd_case
-from labkit.exercises.parameter_server.scripts import Course, Script, push, script_case, script_of, workers_of
-from labkit.exercises.parameter_server.server_mistakes import MISTAKES, Kind, as_if
+from labkit.exercises.parameter_server.scripts import (
+    Course,
+    Script,
+    answers_in,
+    push,
+    script_case,
+    script_of,
+    workers_of,
+)
+from labkit.exercises.parameter_server.server_mistakes import MISTAKES, Kind, as_if, one_behind, problem
 from labkit.exercises.remote_calls.drawn import drawer
 
 
@@ -61,6 +70,28 @@ def _before(case: Case) -> Course:
     return course(case, told=lambda push, version: version - 1)
 
 
+def _gathered(case: Case) -> Course:
+    """Return what happens where gradients are kept until there are as many as workers."""
+    plain, count = course(case), workers_of(case)
+    changes = [
+        torch.stack(plain.changes[end - count : end]).sum(0) if end % count == 0 else torch.zeros_like(change)
+        for end, change in enumerate(plain.changes, 1)
+    ]
+    return Course(plain.answers, plain.updates, tuple(changes))
+
+
+def _without_rate(case: Case) -> Course:
+    return course(case, lambda case, number: 1 / number_of(case.inputs[0], "lr"))
+
+
+def _counts_on_from_what_was_read(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether every answer tells the version that its worker had read, and one."""
+    if not isinstance(got, tuple) or "steps" not in got[0]:
+        return False
+    told = [answer["version"] for step in answers_in(got[0]) for answer in step]
+    return told == [step["version"] + 1 for step in script_of(case)] != list(range(1, len(told) + 1))
+
+
 def _stays_0(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, tuple) and bool(got[0].get("version") == 0)
 
@@ -81,6 +112,20 @@ EXERCISE = Kind("AsyncServer", course, answers_run_free=True).exercise(
     mistakes=(
         Mistake("version not counted",
                 "The version stays 0: count it up with every gradient, self.version += 1.", seen=_stays_0),
+        Mistake("counted on from what the worker had read",
+                "The version in an answer is the one that the worker had read, and one. The version is the server's "
+                "own count: every gradient raises it by one, also a stale one.", seen=_counts_on_from_what_was_read),
+        Mistake("the version from before",
+                "The answer tells the version from before this gradient, with the weights from after it: raise the "
+                "version first, then answer.", seen=one_behind(course)),
+        Mistake("answers with a Future",
+                "This push answers at once: return the pair (version, weights) itself. A Future is for an answer that "
+                "comes later.", seen=problem("unmarked")),
+        Mistake("gradients are kept until all have pushed",
+                "Weights move only when as many gradients have come as there are workers. An asynchronous server "
+                "applies each on arrival, whoever else has pushed.", seen=as_if(_gathered)),
+        Mistake("the learning rate left out", "The whole gradient was subtracted: take self.lr times of it.",
+                seen=as_if(_without_rate)),
         Mistake("divided by the number of workers",
                 "Each gradient is divided by the number of workers. Here each is applied as it is: the learning rate "
                 "is chosen for that.", seen=as_if(_divided)),

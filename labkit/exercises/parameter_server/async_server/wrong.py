@@ -36,3 +36,41 @@ changed("copies after the lock", "without a lock",
 changed("pulls under the lock", "takes the lock twice", ("self.version, self.weight.clone()", "self.pull()"))
 changed("no record", "updates not noted", NOTE)
 changed("a list for its length", "another record", ("Update(len(self.updates),", "Update(self.updates,"))
+changed(
+    "the worker's version and one",
+    "counted on from what the worker had read",
+    ("            self.version += 1\n", "            self.version = version + 1\n"),
+)
+changed(
+    "answers with the version before",
+    "the version from before",
+    ("return self.version, self.weight.clone()", "return self.version - 1, self.weight.clone()"),
+)
+changed(
+    "two gradients make a step",
+    "gradients are kept until all have pushed",
+    (
+        STEP,
+        "self.kept = [*getattr(self, 'kept', []), gradient]\n            if len(self.kept) == self.num_workers:\n                self.weight -= self.lr * sum(self.kept)\n                self.kept = []",
+    ),
+)
+changed(
+    "computes outside the lock",
+    "without a lock",
+    ("        with self.lock:\n", "        changed = self.weight - self.lr * gradient\n        with self.lock:\n"),
+    (STEP, "self.weight = changed"),
+)
+changed("no learning rate", "the learning rate left out", (STEP, "self.weight -= gradient"))
+changed(
+    "notes the version it made as the one it read",
+    "another record",
+    ("worker, version, self.version)", "worker, self.version, self.version + 1)"),
+)
+changed(
+    "answers a Future",
+    "answers with a Future",
+    (
+        "            return self.version, self.weight.clone()",
+        "            future = Future()\n            future.set_result((self.version, self.weight.clone()))\n            return future",
+    ),
+)

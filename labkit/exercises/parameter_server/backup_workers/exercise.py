@@ -8,14 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case
-from labkit.checks.declared import Mistake, Seen
+from labkit.checks.case import Case, Got
+from labkit.checks.declared import Mistake, Seen, either
+from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.crowds import crowd_case
 from labkit.exercises.parameter_server.scripts import (
     Course,
     Script,
+    answers_in,
     more_of,
     push,
+    results,
+    same,
     script_case,
     script_of,
     workers_of,
@@ -74,7 +78,24 @@ def course(
     return Course(tuple(answers), tuple(updates), tuple(changes))
 
 
-LATE = [(0, 0), (1, 0), (2, 0), (1, 1), (0, 1), (2, 1), (2, 2), (0, 2), (1, 2)]
+def _first_wrong_is_late(sign: Callable[[dict[str, Any], dict[str, Any]], bool]) -> Seen:
+    """Return the mark that the first wrong answer goes to a late push: sign(what was told, what should have been)."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if not isinstance(got, tuple) or "steps" not in got[0]:
+            return False
+        right = answers_in(results(case, course(case)))
+        for number, (came, wanted) in enumerate(zip(answers_in(got[0]), right, strict=True)):
+            if not same(came, wanted):
+                version = sum(len(each) > 1 or each[0]["push"] != n for n, each in enumerate(right[:number]) if each)
+                late = script_of(case)[number]["version"] < version
+                return late and len(came) == len(wanted) == 1 and sign(came[0], wanted[0])
+        return False
+
+    return seen
+
+
+LATE = [(0, 0), (1, 0), (2, 0), (1, 1), (0, 1), (2, 1), (2, 2), (0, 2), (1, 2), (1, 3)]
 
 
 def _as_if(**otherwise: Any) -> Seen:
@@ -104,8 +125,18 @@ EXERCISE = Kind("BackupServer", course, more_of, some_are_dropped=True).exercise
     ),
     mistakes=(
         Mistake("late gradients are used",
-                "A gradient of a step that is over went into the next step. Compare the version it was computed from "
-                "with the server's: if it is older, drop it.", seen=_as_if(is_late=lambda read, version: False)),
+                "A gradient of a step that is over was used. Compare the version it was computed from "
+                "with the server's: if it is older, drop it.",
+                seen=either(_as_if(is_late=lambda read, version: False),
+                            _as_if(is_late=lambda read, version: read < version - 1),
+                            _first_wrong_is_late(lambda came, right: bool(came["version"] > right["version"])))),
+        Mistake("late workers hear of an old step",
+                "A late worker is not told where the server is now: it gets the server's current version and weights, "
+                "not those of the step that it worked for.",
+                seen=_first_wrong_is_late(lambda came, right: bool(came["version"] <= right["version"]))),
+        Mistake("only the last gradient",
+                "The step took only the gradient that came last; it is the mean of the first `needed` gradients.",
+                seen=_as_if(combine=lambda gradients, count: gradients[-1])),
         Mistake("late workers wait",
                 "A late worker gets its answer only with the next step. Answer it at once: it has lost enough time.",
                 seen=_as_if(late_waits=True)),

@@ -40,3 +40,41 @@ changed("keeps the old future", "one future for all steps",
         ("self.gradients, self.future = [], Future()", "self.gradients = []"))  # fmt: skip
 changed("no record", "updates not noted", (NOTE, "pass"))
 changed("record in another order", "another record", ("len(self.updates), worker,", "worker, len(self.updates),"))
+NOTED = "            " + NOTE + "\n"
+changed(
+    "notes late ones",
+    "updates not noted",
+    (NOTED, ""),
+    ("            if version < self.version:", NOTED + "            if version < self.version:"),
+)
+changed(
+    "tells the late one its own version",
+    "late workers hear of an old step",
+    ("late.set_result((self.version,", "late.set_result((version,"),
+)
+changed("notes when the step is taken", "updates not noted", (NOTED, ""), ("self.gradients.append(gradient)", "self.gradients.append((worker, version, gradient))"), (STEP, "torch.stack([each[2] for each in self.gradients]).mean(0)"),
+        ("                self.version += 1\n", "                for each, read, _ in self.gradients:\n                    self.updates.append(Update(len(self.updates), each, read, self.version))\n                self.version += 1\n"))  # fmt: skip
+changed(
+    "late where it is two steps behind",
+    "late gradients are used",
+    ("if version < self.version:", "if version < self.version - 1:"),
+)
+changed(
+    "the late one takes a step by itself",
+    "late gradients are used",
+    (
+        "                late: Future = Future()\n",
+        "                self.weight -= self.lr * gradient\n                self.version += 1\n                late: Future = Future()\n",
+    ),
+)
+changed("the last gradient alone", "only the last gradient", (STEP, "gradient"))
+changed(
+    "the late one gets the old weights",
+    "late workers hear of an old step",
+    ("late.set_result((self.version, self.weight.clone()))", "late.set_result((self.version, self.history[version]))"),
+    (
+        "                self.version += 1\n",
+        "                self.version += 1\n                self.history.append(self.weight.clone())\n",
+    ),
+    ("        self.needed = needed\n", "        self.needed = needed\n        self.history = [weight.clone()]\n"),
+)

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterator
 import torch
 
 from labkit.checks.case import Case, Got
-from labkit.checks.declared import Mistake, Seen
+from labkit.checks.declared import Mistake, Seen, either
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.crowds import crowd_case, is_crowd
 from labkit.exercises.parameter_server.scripts import (
     Course,
     Script,
+    answers_in,
     leave,
     more_of,
     push,
     results,
+    same,
     script_case,
     script_of,
     workers_of,
@@ -118,6 +120,17 @@ def _of_the_sum(script: Script, at: int, now: int, count: int, bound: int) -> bo
     return _clock(script, script[at]["worker"], at) + slowest <= bound
 
 
+def _who_has_pushed(script: Script, at: int, now: int, count: int, bound: int) -> bool:
+    """Return whether nobody who is there and has pushed is more than bound behind."""
+    clocks = [clock for clock in _clocks(script, now, count).values() if clock]
+    return lead(_clock(script, script[at]["worker"], at), clocks) <= bound
+
+
+def _by_staleness(script: Script, at: int, now: int, count: int, bound: int) -> bool:
+    """Return whether at most bound versions lie between the one that was read and the one it was applied to."""
+    return bool(sum(step["op"] == "push" for step in script[:at]) - script[at]["version"] <= bound)
+
+
 def _off_by(more: int) -> Open:
     return lambda script, at, now, count, bound: within(script, at, now, count, bound + more)
 
@@ -177,6 +190,19 @@ def _more_after_leaving(case: Case, now: int, came: set[int], right: set[int]) -
     return script_of(case)[now]["op"] == "leave" and came > right
 
 
+def _version_lags(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether all is right but for versions that are too small."""
+    if not isinstance(got, tuple) or "steps" not in got[0] or is_crowd(case):
+        return False
+    told = [answer for step in answers_in(got[0]) for answer in step]
+    right = [answer for step in answers_in(results(case, course(case))) for answer in step]
+    if len(told) != len(right) or not same(
+        [{**each, "version": 0} for each in told], [{**each, "version": 0} for each in right]
+    ):
+        return False
+    return any(one["version"] < other["version"] for one, other in zip(told, right, strict=True))
+
+
 def _answers_in_time(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether all are answered when they must be, and what is answered first has the right weights."""
     steps = list(_steps(case, got))
@@ -205,8 +231,8 @@ MISTAKES = (
             "wait.",
             seen=_as_if(_own_push_only)),
     Mistake("leaving releases nobody",
-            "When the slowest leaves, others may continue at once, not at the next push: check all that wait in leave "
-            "too.", seen=_first_wrong(_nobody_after_leaving)),
+            "When the slowest leaves, others may continue at once, not at the next push: in leave, take its clock "
+            "away and then check all that wait.", seen=_first_wrong(_nobody_after_leaving)),
     Mistake("leaving releases too many",
             "When a worker leaves, some are answered who are still too far ahead of another: as after a push, only "
             "those may go that are at most bound ahead of the slowest that is left.",
@@ -218,20 +244,28 @@ MISTAKES = (
     Mistake("added to the slowest",
             "The slowest worker's clock is added: what must be at most the bound is how far a worker is ahead, its "
             "clock minus the smallest.", seen=_as_if(_of_the_sum)),
+    Mistake("counts only who has pushed",
+            "Only workers that have pushed are compared. All are there from the start, with a clock of 0: who has not "
+            "pushed yet is the slowest.", seen=_as_if(_who_has_pushed)),
+    Mistake("the version counts answers",
+            "The version is too small while a push waits: it counts gradients that were applied, so raise it in push, "
+            "at once, also where the answer waits.", seen=_version_lags),
     Mistake("one at a time",
             "Several may continue at the same moment: each time, check all that wait and answer every one that may "
             "go.", seen=_first_wrong(lambda case, now, came, right: bool(came) and came < right)),
     Mistake("compared with the mean",
             "The clock is compared with the mean of all. The bound is about the slowest.", seen=_as_if(_of_the_mean)),
     Mistake("answers too early",
-            "A worker that is bound + 1 ahead of the slowest gets its answer at once. It has to wait: more than bound.",
+            "A worker that is bound + 1 ahead of the slowest gets its answer at once, and it has to wait. Count its "
+            "push first; then the smallest clock of all that remain, waiting or not, decides.",
             seen=_as_if(_at_once, _off_by(1))),
     Mistake("the weights of the push",
             "A worker that had to wait gets weights and version from before the wait. Build the answer when you "
             "complete the future.", seen=as_if(_told_at_once)),
     Mistake("versions in place of clocks",
-            "The bound is compared with versions. It counts steps of workers: a worker's clock goes up with its own "
-            "pushes only.", seen=_first_wrong(_counts_versions)),
+            "The bound is compared with versions, which everybody makes. It counts steps of workers: a worker's clock "
+            "goes up with its own pushes only.",
+            seen=either(_first_wrong(_counts_versions), _as_if(_by_staleness))),
     Mistake("gradients wait as well",
             "The weights in an answer are not those of all gradients so far. Each gradient is applied when it comes; "
             "only the answer waits.", seen=_answers_in_time),

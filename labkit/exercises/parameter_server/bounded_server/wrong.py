@@ -86,3 +86,63 @@ changed(
     (LEAVE, "            del self.clocks[worker]\n            for each in list(self.waiting):\n"
             "                self.waiting.pop(each).set_result((self.version, self.weight.clone()))\n"),
 )  # fmt: skip
+changed(
+    "counts only who has pushed",
+    "counts only who has pushed",
+    ("self.clocks = dict.fromkeys(range(num_workers), 0)", "self.clocks = {}"),
+    ("self.clocks[worker] += 1", "self.clocks[worker] = self.clocks.get(worker, 0) + 1"),
+    ("del self.clocks[worker]", "self.clocks.pop(worker, None)"),
+)
+changed(
+    "the version rises when it answers",
+    "the version counts answers",
+    ("            self.version += 1\n", ""),
+    ("        server.waiting.pop(worker)", "        server.version += 1\n        server.waiting.pop(worker)"),
+)
+changed(
+    "the bound is on staleness",
+    "versions in place of clocks",
+    (
+        "            self.waiting[worker] = future\n",
+        "            self.waiting[worker] = future\n            self.read = getattr(self, 'read', {})\n            self.read[worker] = self.version - version\n",
+    ),
+    (FIND, "server.read[each] - 1 <= server.bound"),
+)
+changed(
+    "compared with the fastest",
+    "answers too early",
+    ("min(server.clocks.values(), default=0)", "max(server.clocks.values(), default=0)"),
+    (FIND, "slowest - server.clocks[each] <= server.bound"),
+)
+changed(
+    "compared with the slowest that waits",
+    "answers too early",
+    ("min(server.clocks.values(), default=0)", "min((server.clocks[each] for each in server.waiting), default=0)"),
+)
+changed(
+    "the slowest as it was when it came",
+    "releases only the worker that pushes",
+    (
+        "            self.waiting[worker] = future\n",
+        "            self.waiting[worker] = future\n            self.slowest = getattr(self, 'slowest', {})\n            self.slowest[worker] = min(self.clocks.values())\n",
+    ),
+    (FIND, "server.clocks[each] - server.slowest[each] <= server.bound"),
+)
+changed(
+    "the clock goes up when it is answered",
+    "answers too early",
+    ("            self.clocks[worker] += 1\n", ""),
+    ("        server.waiting.pop(worker)", "        server.clocks[worker] += 1\n        server.waiting.pop(worker)"),
+    (
+        "        with self.lock:\n            del",
+        "        with self.lock:\n            self.clocks.setdefault(worker, 0)\n            del",
+    ),
+)
+changed("waits for all once it is too far", "releases only the worker that pushes", (FIND, "server.clocks[each] - slowest <= (0 if each in server.far else server.bound)"),
+        ("            answer_who_may_go(self)\n        return future", "            if self.clocks[worker] - min(self.clocks.values()) > self.bound:\n                self.far.add(worker)\n            answer_who_may_go(self)\n            self.far.intersection_update(self.waiting)\n        return future"),
+        ("        self.waiting: dict[int, Future] = {}\n", "        self.waiting: dict[int, Future] = {}\n        self.far = set()\n"))  # fmt: skip
+changed(
+    "leave clears the worker's clock",
+    "leaving releases nobody",
+    (LEAVE, "            self.clocks[worker] = 0\n            answer_who_may_go(self)\n"),
+)

@@ -75,8 +75,20 @@ def _as_if(total: Callable[[list[Tensor], int], Tensor]) -> dict[str, Way]:
 def _only_the_server_knows(case: Case, got: Got, wire: Wire) -> bool:
     if not isinstance(got, tuple):
         return False
-    right = [near(tensor(values, "weight"), _final(case, _sum)) for values in got]
+    right = [near(values["weight"], _final(case, _sum)) for values in got if isinstance(values["weight"], Tensor)]
     return right[0] and not all(right)
+
+
+def _without_rate(case: Case, rank: int) -> Tensor:
+    weight, lr = tensor(case.inputs[0], "weight"), number(case.inputs[0], "lr")
+    return weight + (_final(case, _sum) - weight) / lr
+
+
+def _silent(case: Case, got: Got, wire: Wire) -> bool:
+    if not isinstance(got, tuple):
+        return False
+    there = [isinstance(values["weight"], Tensor) for values in got]
+    return there[0] and not any(there[1:])
 
 
 def _changed(case: Case, got: Got, wire: Wire) -> bool:
@@ -92,7 +104,11 @@ EXERCISE = declared(
     driver=drive,
     oracle=expected,
     least=least_traffic,
-    looks=(Result("weight", _WEIGHT, same=near), Result("kept", _KEPT), one_by_one),
+    looks=(
+        Result("weight", _WEIGHT, same=lambda came, wanted: isinstance(came, Tensor) and near(came, wanted)),
+        Result("kept", _KEPT),
+        one_by_one,
+    ),
     visible=(
         post_case("a server and 3 workers, 4 gradients each", 1, 4, 1, 4, 0.1),
         post_case("a server and one worker", 2, 2, 5, 3, 0.5),
@@ -112,8 +128,13 @@ EXERCISE = declared(
         Mistake("only the last message counts",
                 "Only one gradient is in the weight: apply each one before the next is received into the same buffer.",
                 _as_if(lambda gradients, workers: gradients[-1])),
-        Mistake("mean instead of sum", "The mean over all gradients was applied; here each of them counts in full.",
-                _as_if(lambda gradients, workers: torch.stack(gradients).mean(0))),
+        Mistake("mean instead of sum", "A mean of gradients was applied; here each of them counts in full.",
+                {"weight": (_as_if(lambda gradients, workers: torch.stack(gradients).mean(0))["weight"],
+                            _as_if(lambda gradients, workers: torch.stack(gradients).mean(0) * workers)["weight"])}),
+        Mistake("the learning rate left out", "The whole gradients were subtracted: take lr times each.",
+                {"weight": _without_rate}),
+        Mistake("the workers return nothing",
+                "Every rank returns the final weight, the workers, too, once rank 0 has told them.", seen=_silent),
         Mistake("divided by the number of workers",
                 "Each gradient is divided by the number of workers; here each of them counts in full.",
                 _as_if(lambda gradients, workers: _sum(gradients) / workers)),

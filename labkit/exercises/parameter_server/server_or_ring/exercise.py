@@ -86,10 +86,33 @@ EXERCISE = formulas(
                 "With more servers than workers, the servers' links are no longer the busiest: a worker still sends "
                 "all B itself.", {"server_seconds": lambda b, n, s, a, w: 2 * (a + n / s * b / w)}),
         Mistake("servers do not share", "S servers share the load: each has 1/S of the weights.",
-                {"server_seconds": lambda b, n, s, a, w: 2 * (a + n * b / w)}),
+                {"server_seconds": lambda b, n, s, a, w: 2 * (a + n * b / w),
+                 "largest_share": lambda n, s: (n - 1) / n / n}),
         Mistake("workers one after the other in latency too",
-                "Messages travel at the same time: the latency counts once in each direction, not once per worker.",
-                {"server_seconds": lambda b, n, s, a, w: 2 * (n * a + max(1, n / s) * b / w)}),
+                "Messages travel at the same time: the latency counts once in each direction, not once for each worker "
+                "or server.",
+                {"server_seconds": (lambda b, n, s, a, w: 2 * (n * a + max(1, n / s) * b / w),
+                                    lambda b, n, s, a, w: 2 * (s * a + max(1, n / s) * b / w))}),
+        Mistake("one latency in all",
+                "A step has two phases, one after the other, and each costs a latency: first all push, then all get "
+                "the weights.", {"server_seconds": lambda b, n, s, a, w: a + 2 * max(1, n / s) * b / w}),
+        Mistake("both directions share a link",
+                "Every link has its bandwidth in each direction, and a phase uses one: pushes go to the servers, "
+                "weights come back.", {"server_seconds": lambda b, n, s, a, w: 2 * (a + 2 * max(1, n / s) * b / w)}),
+        Mistake("a worker's link and a server's one after the other",
+                "A message leaves the worker's link while it enters the server's: the busier of the two links counts, "
+                "not their sum.", {"server_seconds": lambda b, n, s, a, w: 2 * (a + (1 + n / s) * b / w)}),
+        Mistake("pushes overlap with pulls",
+                "Here nobody gets weights before all have pushed: the busiest link needs its time once for the "
+                "gradients, and once more for the weights.",
+                {"server_seconds": lambda b, n, s, a, w: 2 * a + max(1, n / s) * b / w}),
+        Mistake("the servers are in the ring",
+                "The ring is made of the N workers alone; the servers are no part of it.",
+                {"largest_share": lambda n, s: min(1.0, (n + s - 1) / (n + s) / max(1, n / s))}),
+        Mistake("a ring for what the servers leave",
+                "The share was chosen so that a ring takes what the servers leave. Compare two whole ways instead: "
+                "servers with the share, and a ring with all weights.",
+                {"largest_share": lambda n, s: (n - 1) / n / ((n - 1) / n + max(1, n / s))}),
         Mistake("the busiest link is always a server's",
                 "Where there are more servers than workers, the busiest link is a worker's: max(1, N/S).",
                 {"largest_share": lambda n, s: min(1.0, (n - 1) / n * s / n)}),

@@ -40,3 +40,40 @@ changed(
     "all of them in every world",
     ("ring / max(1, num_workers / num_servers)", "max(1, num_workers / num_servers) / ring"),
 )
+changed(
+    "one latency in all",
+    "one latency in all",
+    (
+        "2 * (latency_s + max(1, num_workers / num_servers) * num_bytes / bandwidth_Bps)",
+        "latency_s + 2 * max(1, num_workers / num_servers) * num_bytes / bandwidth_Bps",
+    ),
+)
+changed(
+    "both directions share a link",
+    "both directions share a link",
+    ("* num_bytes / bandwidth_Bps", "* 2 * num_bytes / bandwidth_Bps"),
+)
+changed(
+    "a latency for each server",
+    "workers one after the other in latency too",
+    ("(latency_s", "(num_servers * latency_s"),
+)
+changed(
+    "workers and servers one after the other",
+    "a worker's link and a server's one after the other",
+    ("max(1, num_workers / num_servers)", "(1 + num_workers / num_servers)"),
+)
+changed("pushes overlap with pulls", "pushes overlap with pulls", ("2 * (latency_s +", "(2 * latency_s +"))
+changed(
+    "the servers are in the ring",
+    "the servers are in the ring",
+    ("ring = (num_workers - 1) / num_workers", "ring = (num_workers + num_servers - 1) / (num_workers + num_servers)"),
+)
+changed(
+    "a ring of what is left",
+    "a ring for what the servers leave",
+    ("min(1.0, ring / max(1, num_workers / num_servers))", "ring / (ring + max(1, num_workers / num_servers))"),
+)
+changed(
+    "servers hold all of it", "servers do not share", ("ring / max(1, num_workers / num_servers)", "ring / num_workers")
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,17 +13,44 @@ from labkit.checks.declared import Mistake, Seen
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.crowds import crowd_case, is_crowd
-from labkit.exercises.parameter_server.scripts import Course, Rule, Script, push, script_case, script_of, workers_of
-from labkit.exercises.parameter_server.server_mistakes import WITH_FUTURES, Kind, as_if
+from labkit.exercises.parameter_server.scripts import (
+    Course,
+    Rule,
+    Script,
+    answers_in,
+    pull,
+    push,
+    results,
+    same,
+    script_case,
+    script_of,
+    workers_of,
+)
+from labkit.exercises.parameter_server.server_mistakes import WITH_FUTURES, Kind, as_if, one_behind
 from labkit.exercises.remote_calls.drawn import drawer
 
 Combine = Callable[[list[Tensor]], Tensor]
 
 
-def sync_case(name: str, seed: int, orders: Sequence[Sequence[int]], lr: float, size: int = 3) -> Case:
-    """Return a case of sync_server: for each step, the workers in the order in which they push."""
+def sync_case(
+    name: str, seed: int, orders: Sequence[Sequence[int]], lr: float, size: int = 3, pulled: bool = False
+) -> Case:
+    """Return a case of sync_server.
+
+    Args:
+        name: What is special about it.
+        seed: Draws gradients.
+        orders: For each step, the workers in the order in which they push.
+        lr: Learning rate.
+        size: Of the weights.
+        pulled: Whether somebody asks for the weights before the last push of each step.
+    """
     draw = drawer(seed, size)
-    script: Script = [push(worker, step, draw()) for step, order in enumerate(orders) for worker in order]
+    script: Script = []
+    for step, order in enumerate(orders):
+        for worker in order:
+            script += [pull()] * (pulled and worker == order[-1])
+            script.append(push(worker, step, draw()))
     return script_case(name, "SyncServer", script, len(orders[0]), lr)
 
 
@@ -37,23 +65,33 @@ def course(
     """Return what happens: every so many pushes make a step, and the last of them answers all."""
     script, count = script_of(case), workers_of(case)
     answers: list[tuple[tuple[int, int], ...]] = []
-    changes = []
-    for number in range(len(script)):
-        done, left = divmod(number + 1, count)
-        group = range(number + 1 - count, number + 1)
-        answers.append(() if left else tuple((each, done) for each in group))
-        if not left:
-            changes.append(combine([script[each]["gradient"] for each in group]))
-    updates = [(n, step["worker"], step["version"], n // count) for n, step in enumerate(script)]
+    changes: list[Tensor] = []
+    group: list[int] = []
+    for number, step in enumerate(script):
+        if step["op"] == "pull":
+            answers.append(((number, len(changes)),))
+            continue
+        group.append(number)
+        if len(group) < count:
+            answers.append(())
+            continue
+        changes.append(combine([script[each]["gradient"] for each in group]))
+        answers.append(tuple((each, len(changes)) for each in group))
+        group = []
+    updates = [(n, step["worker"], step["version"], n // count) for n, step in enumerate(_pushes(case))]
     return Course(tuple(answers), tuple(updates), tuple(changes), told)
+
+
+def _pushes(case: Case) -> Script:
+    return [step for step in script_of(case) if step["op"] == "push"]
 
 
 def _kept(case: Case) -> Course:
     """Return what happens if gradients of earlier steps stay in the sum."""
-    script, count, plain = script_of(case), workers_of(case), course(case)
+    pushes, count, plain = _pushes(case), workers_of(case), course(case)
     changes = [
-        torch.stack([each["gradient"] for each in script[:end]]).sum(0) / count
-        for end in range(count, len(script) + 1, count)
+        torch.stack([each["gradient"] for each in pushes[:end]]).sum(0) / count
+        for end in range(count, len(pushes) + 1, count)
     ]
     return Course(plain.answers, plain.updates, tuple(changes))
 
@@ -73,13 +111,56 @@ def _answered(when: Callable[[int, int, int], bool]) -> Seen:
         count = workers_of(case)
         if not isinstance(got, tuple) or "steps" not in got[0] or is_crowd(case) or count == 1:
             return False
-        first = [{each["push"] for each in step} for step in listed(got[0], "steps")[:count]]
+        places = [number for number, step in enumerate(script_of(case)) if step["op"] == "push"]
+        steps = [listed(got[0], "steps")[number] for number in places[:count]]
+        first = [{places.index(each["push"]) for each in step} for step in steps]
         return first == [{push for push in range(now + 1) if when(now, push, count)} for now in range(count)]
 
     return seen
 
 
+def _versions(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether every answer tells as many versions as gradients went into it."""
+    if not isinstance(got, tuple) or "steps" not in got[0]:
+        return False
+    told = [answer for step in answers_in(got[0]) for answer in step]
+    right = [answer for step in answers_in(results(case, course(case))) for answer in step]
+    count = workers_of(case)
+    return count > 1 and same(told, [{**each, "version": each["version"] * count} for each in right])
+
+
+def _first_wrong(sign: Callable[[Case, dict[str, Any], list[Any], list[Any]], bool]) -> Seen:
+    """Return the mark that the first step with wrong answers bears: sign(case, step, what came, what should have)."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if not isinstance(got, tuple) or "steps" not in got[0]:
+            return False
+        steps = zip(script_of(case), answers_in(got[0]), answers_in(results(case, course(case))), strict=True)
+        return next((sign(case, *step) for step in steps if not same(*step[1:])), False)
+
+    return seen
+
+
+def _before_the_last(case: Case, step: dict[str, Any], came: list[Any], right: list[Any]) -> bool:
+    """Return whether the worker with the highest number was answered, and was not the last of the step."""
+    return bool(step["worker"] == workers_of(case) - 1 and came and not right)
+
+
 MISTAKES = (
+    Mistake("a version for each gradient",
+            "The version went up with every gradient. A step has one for each worker and makes one version.",
+            seen=_versions),
+    Mistake("the version from before the step",
+            "The answer tells the version from before the step, with the weights from after it: raise the version "
+            "first, then answer.", seen=one_behind(course)),
+    Mistake("the worker with the highest number takes the step",
+            "The step is taken when the worker with the highest number pushes. Workers push in any order: whoever "
+            "brings the last gradient takes the step, so count those that have come.",
+            seen=_first_wrong(_before_the_last)),
+    Mistake("the step is taken piece by piece",
+            "Weights change before the last push of a step: pull() gave some that are half changed. Keep the "
+            "gradients, and let the last push subtract lr times their mean.",
+            seen=_first_wrong(lambda case, step, came, right: bool(step["op"] == "pull"))),
     Mistake("answers everybody at once",
             "Each push is answered when it arrives. It must be answered when the step's last gradient has arrived.",
             seen=_answered(lambda now, push, count: now == push)),
@@ -112,7 +193,7 @@ EXERCISE = Kind("SyncServer", course, workers_of).exercise(
     id="sync_server",
     visible=(
         sync_case("3 workers, one step", 21, [[0, 1, 2]], 0.5),
-        sync_case("2 workers, 3 steps", 22, [[0, 1], [1, 0], [0, 1]], 0.1),
+        sync_case("2 workers, 3 steps, pull() in between", 22, [[0, 1], [1, 0], [0, 1]], 0.1, pulled=True),
         sync_case("4 workers, 3 steps, in changing order", 23, [[2, 0, 3, 1], [1, 3, 0, 2], [0, 1, 2, 3]], 0.3),
         sync_case("one worker", 24, [[0], [0]], 1.0),
         crowd_case("5 workers at the same time, over RPC", "SyncServer", 25, 5, 4),

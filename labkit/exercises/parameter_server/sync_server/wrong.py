@@ -72,3 +72,34 @@ changed(
     "nobody is answered",
     ("if len(self.gradients) == self.num_workers:", "if len(self.gradients) > self.num_workers:"),
 )
+NOTED = "            " + NOTE[0] + "\n"
+changed(
+    "the version before the step",
+    "the version from before the step",
+    ("future.set_result((self.version,", "future.set_result((self.version - 1,"),
+)
+changed(
+    "a version for each gradient",
+    "a version for each gradient",
+    ("                self.version += 1\n", "                self.version += self.num_workers\n"),
+)
+changed("each push takes its part of the step", "the step is taken piece by piece", ("            self.gradients[worker] = gradient\n", "            self.gradients[worker] = gradient\n            self.weight -= self.lr / self.num_workers * gradient\n"),
+        (f"                {STEP}\n", ""))  # fmt: skip
+changed("notes in the order of the workers", "another record", (NOTED, ""), ("self.gradients[worker] = gradient", "self.gradients[worker] = (gradient, version)"),
+        (f"                {STEP}\n", "                for each, (gradient, read) in sorted(self.gradients.items(), key=lambda item: item[0]):\n                    self.updates.append(Update(len(self.updates), each, read, self.version))\n                    self.weight -= self.lr / self.num_workers * gradient\n"))  # fmt: skip
+changed(
+    "the last worker takes the step",
+    "the worker with the highest number takes the step",
+    ("if len(self.gradients) == self.num_workers", "if worker == self.num_workers - 1"),
+)
+changed(
+    "notes the last push alone",
+    "updates not noted",
+    (NOTED, ""),
+    ("                self.version += 1\n", "                " + NOTE[0] + "\n                self.version += 1\n"),
+)
+changed(
+    "notes the version after the step",
+    "another record",
+    ("worker, version, self.version)", "worker, version, self.version + 1)"),
+)

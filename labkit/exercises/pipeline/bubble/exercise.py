@@ -58,6 +58,22 @@ EXERCISE = formulas(
                 "bubble_share counts 2(P-1) turns of waiting beside M of work. Where forward and backward are counted "
                 "apart, both double: 2(P-1) of waiting in 2(M + P - 1) turns.",
                 {"bubble_share": lambda p, m: 2 * (p - 1) / (m + 2 * (p - 1))}),
+        Mistake("two ramps beside one pass",
+                "step_seconds counts 2(P-1) turns of waiting. A turn is forward and backward of a microbatch together, "
+                "and P-1 of them pass before the last stage begins.",
+                {"step_seconds": lambda p, m, t, o: (m + 2 * (p - 1)) * (t / m + o)}),
+        Mistake("overhead left out", "step_seconds has no overhead in it: every turn pays it.",
+                {"step_seconds": lambda p, m, t, o: (m + p - 1) * t / m}),
+        Mistake("the batch shared by the stages",
+                "step_seconds divides batch_seconds by the stages. It is the time of the whole batch on one stage: "
+                "only the microbatches share it.", {"step_seconds": lambda p, m, t, o: (m + p - 1) * (t / m / p + o)}),
+        Mistake("the waiting of all stages together",
+                "bubble_share adds up the waiting of all stages, and divides it by the turns of one. Every stage waits "
+                "P-1 of M + P - 1 turns.", {"bubble_share": lambda p, m: p * (p - 1) / (m + p - 1)}),
+        Mistake("no pipeline at all",
+                "That is the waiting where one stage works at a time. With M microbatches the stages work at the same "
+                "time, but for P-1 turns.",
+                {"bubble_share": lambda p, m: 1 - 1 / p, "step_seconds": lambda p, m, t, o: m * p * (t / m + o)}),
         Mistake("the share of work", "bubble_share is the share of work; the bubble is the rest, 1 minus that.",
                 {"bubble_share": lambda p, m: m / (m + p - 1)}),
         Mistake("bubble forgotten", "step_seconds counts M turns; the last stage is done after M + P - 1.",

@@ -41,3 +41,25 @@ changed(
     ("(num_stages - 1) / (num_microbatches + num_stages - 1)",
      "2 * (num_stages - 1) / (num_microbatches + 2 * (num_stages - 1))"),
 )  # fmt: skip
+changed(
+    "two ramps in the time",
+    "two ramps beside one pass",
+    ("(num_microbatches + num_stages - 1) * (batch", "(num_microbatches + 2 * (num_stages - 1)) * (batch"),
+)
+changed("overhead left out", "overhead left out", (" + overhead_s", ""))
+changed(
+    "the batch over the stages",
+    "the batch shared by the stages",
+    ("batch_seconds / num_microbatches", "batch_seconds / num_microbatches / num_stages"),
+)
+changed(
+    "one microbatch after the other",
+    "no pipeline at all",
+    ("(num_microbatches + num_stages - 1) * (batch", "num_microbatches * num_stages * (batch"),
+)
+changed("the bubble of one stage", "no pipeline at all", (BUBBLE, "return 1 - 1 / num_stages"))
+changed(
+    "waiting of all stages",
+    "the waiting of all stages together",
+    (BUBBLE, "return num_stages * (num_stages - 1) / (num_microbatches + num_stages - 1)"),
+)

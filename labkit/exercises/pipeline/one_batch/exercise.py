@@ -22,6 +22,14 @@ MISTAKES = (
     mistakes.SENDS_BACK,
     mistakes.NO_LEAF,
     mistakes.ECHO,
+    mistakes.OWN_SUM,
+    mistakes.LOSS_EVERYWHERE,
+    Mistake(
+        "a message to no neighbour",
+        "A stage exchanges messages with the stage before it and the stage after it alone: the data of a batch one "
+        "way, their gradients the other, and nothing else.",
+        seen=lambda case, got, wire: isinstance(got, tuple) and any(abs(m.src - m.dst) > 1 for m in wire.messages),
+    ),
     mistakes.DETACHED,
     mistakes.FORWARD_ONLY,
     mistakes.LAST_ONLY,
@@ -43,7 +51,11 @@ MISTAKES = (
     mistakes.ROOM,
     mistakes.NO_TENSOR,
     mistakes.NO_LOSS,
-    mistakes.FORWARD_AGAIN,
+    replace(
+        mistakes.FORWARD_AGAIN,
+        hint="Gradients are right, and yet the module did not run just once, with the whole batch, or a copy of it "
+        "ran. num_samples, sample and the output itself tell every shape that you need.",
+    ),
     mistakes.STILL_ATTACHED,
 )
 

@@ -47,3 +47,33 @@ WRONG.changed(
 )
 changed("returns nothing", "no loss returned", ("    return loss\n", "    return None\n"))
 changed("sends the data back", "what entered was sent back", ("entered.grad.contiguous()", "entered.data.contiguous()"))
+changed(
+    "samples one at a time",
+    "forward more than once",
+    ("left = module(entered)", "left = torch.cat([module(each) for each in entered.split(1)])"),
+)
+changed(
+    "backward of its own sum",
+    "each stage goes backward from its own output",
+    ("torch.autograd.backward(left, gradient)", "left.sum().backward()"),
+)
+changed(
+    "tells the first stage its loss",
+    "a message to no neighbour",
+    (
+        "    return loss\n",
+        "    if is_last and stage > 1:\n        dist.send(loss, dst=0)\n"
+        "    if stage == 0 and dist.get_world_size() > 2:\n"
+        "        dist.recv(torch.zeros((), dtype=sample.dtype), src=dist.get_world_size() - 1)\n    return loss\n",
+    ),
+)
+changed(
+    "zero on the other stages",
+    "a loss on every stage",
+    ("    loss, gradient = None, None\n", "    loss, gradient = torch.zeros(()), None\n"),
+)
+changed(
+    "sends on what entered",
+    "room of another size",
+    ("dist.send(left.detach().contiguous()", "dist.send(entered.detach().contiguous()"),
+)

@@ -43,6 +43,8 @@ MISTAKES = (
     mistakes.NO_LEAF,
     mistakes.LEFT_UNDONE,
     mistakes.ECHO,
+    mistakes.OWN_SUM,
+    mistakes.LOSS_EVERYWHERE,
     mistakes.DETACHED,
     mistakes.FORWARD_ONLY,
     mistakes.LAST_ONLY,

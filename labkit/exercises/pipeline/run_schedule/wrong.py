@@ -94,3 +94,78 @@ changed("sends the data back", "what entered was sent back",
 changed("the first record alone", "work left undone",
         ("    for work in sent.values():\n", "        break\n    for work in sent.values():\n"))  # fmt: skip
 changed("leaves its last sends alone", "not waited for", ("    for work in sent.values():\n        work.wait()\n", ""))
+changed(
+    "room like what entered",
+    "room of another size",
+    ("torch.empty_like(left[m], memory_format=torch.contiguous_format)", "sample.new_empty((sizes[m], *sample.shape))"),
+)
+changed(
+    "each stage weighs what comes back",
+    "scaled twice or in another place",
+    ("gradients.pop(m, None))", "gradients.pop(m) * (sizes[m] / sum(sizes)) if m in gradients else None)"),
+)
+changed(
+    "the mean of the microbatches' losses",
+    "another loss than the gradients'",
+    (LOSS, "total = (left[m].detach() if total is None else total + left[m].detach()) * 1.0"),
+    ("    return total\n", "    return total if total is None else total / len(sizes)\n"),
+)
+changed("zero on the other stages", "a loss on every stage", ("    total = None\n", "    total = torch.zeros(())\n"))
+changed(
+    "the loss not weighed, the gradient is",
+    "another loss than the gradients'",
+    (LOSS, LOSS.replace("left[m].detach()", "left[m].detach() / (sizes[m] / sum(sizes))")),
+)
+changed(
+    "equal sizes",
+    "room of another size",
+    ("sample.new_empty((sizes[m], *sample.shape))", "sample.new_empty((sizes[0], *sample.shape))"),
+)
+changed(
+    "backward of its own sum",
+    "each stage goes backward from its own output",
+    ("torch.autograd.backward(left.pop(m), gradients.pop(m, None))", "left.pop(m).sum().backward()"),
+)
+WRONG.right(
+    "tags, and outputs kept until their sends are done",
+    """
+def run_schedule(schedule, module, sizes, sample, inputs=None, targets=None, loss_fn=None, group=None):
+    entered, left, gradients, coming, kept, losses = {}, {}, {}, {}, [], []
+
+    def send(tensor, record):
+        held = tensor.detach().contiguous()
+        kept.append((held, dist.isend(held, group=group, group_dst=record.peer, tag=record.microbatch)))
+
+    def receive(where, like, record):
+        where[record.microbatch] = like
+        coming[id(where), record.microbatch] = dist.irecv(
+            like, group=group, group_src=record.peer, tag=record.microbatch
+        )
+
+    for record in schedule:
+        m = record.microbatch
+        if isinstance(record, Recv):
+            receive(entered, sample.new_empty((sizes[m], *sample.shape)), record)
+        elif isinstance(record, RecvGrad):
+            receive(gradients, torch.empty_like(left[m], memory_format=torch.contiguous_format), record)
+        elif isinstance(record, Send):
+            send(left[m], record)
+        elif isinstance(record, SendGrad):
+            send(entered.pop(m).grad, record)
+        elif isinstance(record, Forward):
+            if inputs is None:
+                coming.pop((id(entered), m)).wait()
+                entered[m].requires_grad_()
+            left[m] = module(entered[m] if inputs is None else inputs[m])
+            if targets is not None:
+                left[m] = loss_fn(left[m], targets[m]) * (sizes[m] / sum(sizes))
+                losses.append(left[m].detach())
+        else:
+            if targets is None:
+                coming.pop((id(gradients), m)).wait()
+            torch.autograd.backward(left.pop(m), gradients.pop(m, None))
+    for _, work in kept:
+        work.wait()
+    return sum(losses) if losses else None
+""",
+)
