@@ -88,7 +88,7 @@ EXERCISE = declared(
     oracle=means,
     least=least_traffic,
     looks=(Result("tensor", "{ranks}. Rank {rank} has {has}, expected {needs}.", same=_same),),
-    visible=(mean_case(1, 4, (3,)), mean_case(2, 3, (5,)), mean_case(3, 2, (2, 3))),
+    visible=(mean_case(1, 4, (6,)), mean_case(2, 3, (5,)), mean_case(3, 2, (2, 3))),
     sweep=Sweep(
         tuple(mean_case(10 + size, size, (4,)) for size in (2, 3, 5, 8, 16)), "every rank holds the mean, nobody waits"
     ),
@@ -121,8 +121,27 @@ EXERCISE = declared(
                 "Every rank holds the sum times the number of ranks: divide by it.",
                 {"tensor": _of_stack(lambda stack, rank: stack.sum(0) * len(stack))}),
         Mistake("divided, never added up",
-                "Every rank holds its own numbers, divided by the number of ranks: the others' were never added.",
-                {"tensor": _of_stack(lambda stack, rank: stack[rank] / len(stack))}),
+                "Every rank holds its own numbers, divided by the number of ranks: the others' were never added to "
+                "this tensor. (Were they added to a copy?)",
+                {"tensor": _of_stack(lambda stack, rank: stack[rank] / len(stack))}, everywhere=True),
+        Mistake("one rank's numbers for all",
+                "Every rank holds rank 0's own numbers: broadcast hands them out and adds nothing. The mean needs all "
+                "ranks' numbers: dist.all_reduce adds them up.",
+                {"tensor": (_of_stack(lambda stack, rank: stack[0] / len(stack)),
+                            _of_stack(lambda stack, rank: stack[0]))}, everywhere=True),
+        Mistake("its own left out",
+                "Every rank has the mean of the others: its own numbers are missing. The mean is over all ranks, this "
+                "one too.",
+                {"tensor": (_of_stack(lambda stack, rank: (stack.sum(0) - stack[rank]) / max(1, len(stack) - 1)),
+                            _of_stack(lambda stack, rank: (stack.sum(0) - stack[rank]) / len(stack)))}),
+        Mistake("divided by the number of elements",
+                "You divide by the number of elements. Each element is the sum of as many numbers as there are ranks: "
+                "divide by dist.get_world_size().",
+                {"tensor": _of_stack(lambda stack, rank: stack.sum(0) / stack[rank].numel())}),
+        Mistake("one rank too few",
+                "The sum was divided by one less than the number of ranks. dist.get_world_size() is the number of all "
+                "ranks, rank 0 and this one too: divide by it.",
+                {"tensor": _of_stack(lambda stack, rank: stack.sum(0) / max(1, len(stack) - 1))}),
         Mistake("divided twice",
                 "Every rank holds the mean divided by the number of ranks once more. Divide once: before the sum, or "
                 "after it.", {"tensor": _of_stack(lambda stack, rank: stack.mean(0) / len(stack))}),

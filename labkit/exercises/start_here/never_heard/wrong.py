@@ -46,3 +46,15 @@ wrong(
     "those who received nothing",
     "return sorted({m.dst for m in messages} - {m.dst for m in messages if m.received is not None})",
 )
+wrong(
+    "the last message of each decides",
+    "one message that arrived is taken for all",
+    "last = {message.src: message.received for message in messages}\n"
+    "return sorted(src for src, received in last.items() if received is None)",
+)
+wrong(
+    "most lost first",
+    "not in order",
+    "lost = [message.src for message in messages if message.received is None]\n"
+    "return sorted(set(lost), key=lambda src: -lost.count(src))",
+)
