@@ -32,7 +32,7 @@ _STACK, _DIM, _MIXED, _ORDER, _FIRST, _LOSSES = (
 _NOTHING = "nothing returned"
 _FEW, _ALONE = "the last piece is missing", "a single loss left as it is"
 _LONGER, _FEWER, _FIRST_PIECE = "longer pieces not first", "too few pieces", "the first piece for everybody"
-_REST = "the remainder in the last piece"
+_REST, _REPEATED = "the remainder in the last piece", "samples repeated"
 
 
 def scatter_case(name: str, batch: Mapping[str, Tensor], devices: int | Sequence[str]) -> Case:
@@ -107,6 +107,8 @@ def expected(case: Case) -> list[Values]:
         gradients = [part.reshape(t.shape) for part, t in zip(parts, _outputs(case), strict=True)]
     if set(_devices(case)) == {"cpu"}:
         right["gradients"] = cast("list[Value]", gradients)
+    else:
+        right["followed"] = True
     return [right]
 
 
@@ -123,6 +125,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with pieces or whole, and then with gradients."""
     came, right = got[0], expected(case)[0]
     yield from _wrong_pieces(case, came["pieces"], right) if "pieces" in right else _wrong_whole(case, came, right)
+    if came.get("followed") is False:
+        yield Finding(_CUT_OFF, "What lies on another device now has no path back for gradients.")
     if "gradients" in right:
         wanted, mine = listed(right, "gradients"), listed(came, "gradients")
         for place, (gradient, other) in enumerate(zip(wanted, mine, strict=True)):
@@ -152,7 +156,8 @@ def _wrong_pieces(case: Case, came: Value, right: Values) -> Iterator[Finding]:
         count = f"{plural(_rows(case), 'sample')} on {plural(len(_devices(case)), 'device')}"
         if not mistake:
             lost = _FEW if sizes == due[: len(sizes)] else _LOST
-            mistake = lost if sum(sizes) < _rows(case) else _whole(sizes, due)
+            repeated = _REPEATED if len(sizes) == len(_devices(case)) > _rows(case) else ""
+            mistake = lost if sum(sizes) < _rows(case) else repeated or _whole(sizes, due)
         yield Finding(mistake, f"{count}: the pieces have {sizes} samples.", str(due), str(sizes))
         return
     for place, (piece, other) in enumerate(zip(pieces, wanted, strict=True)):
@@ -317,6 +322,10 @@ EXERCISE = declared(
         Mistake(_EMPTY,
                 "With fewer samples than devices some of your pieces are empty: make as many pieces as there are "
                 "samples."),
+        Mistake(_REPEATED,
+                "You made a piece for every device and filled up with samples that are there already: then some count "
+                "twice. With fewer samples than devices, make one piece for each sample and leave the other devices "
+                "out."),
         Mistake(_FEW, "The last piece is missing: there are as many as devices, or as samples where those are fewer."),
         Mistake(_ALONE,
                 "A single loss becomes a vector, too, of one entry: then whoever calls gather need not ask how many "

@@ -20,7 +20,7 @@ from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic,
 from labkit.exercises.sums_over_ranks.traffic import NOT_THROUGH_ROOT, root_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
 
-_ONE_ALONE = "rank 0 hands on one rank's numbers"
+_ONE_ALONE, _ADDS_TOTAL = "rank 0 hands on one rank's numbers", "the total is added to one's own"
 _UNHEARD, _LEFT_OUT, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
     "nobody receives the total", "somebody is not heard", "rank 0 binds the total to a new name",
     "the total is sent too early", "rank 0 overwrites its own part", "only one rank is added",
@@ -30,6 +30,13 @@ _UNHEARD, _LEFT_OUT, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE =
 
 def _adds_one_only(came: SumOutcome) -> bool:
     return len(came.members) > 2 and any(share and sum(share) == 2 and max(share) == 1 for share in came.shares[0])
+
+
+def _adds_the_total(came: SumOutcome) -> bool:
+    """Return whether rank 0 holds the sum, and each other rank the sum and its own numbers once more."""
+    own_twice = [tuple(1 + (part == place) for part in range(len(came.members))) for place in range(len(came.members))]
+    others = list(enumerate(came.shares))[1:]
+    return came.complete[:1] == [1] and bool(others) and all(set(row) == {own_twice[place]} for place, row in others)
 
 
 def _kept_by_the_others(came: SumOutcome) -> bool:
@@ -97,7 +104,7 @@ EXERCISE = declared(
     ),
     sweep=sweep(lambda size: sum_case(100 + size, size, (size + 2,))),
     mistakes=(
-        *common("calls the library", "buffer of another type", "buffer reused in flight"),
+        *common("calls the library", "buffer of another type", "message not waited for", "buffer reused in flight"),
         sum_mistake(_UNHEARD,
                     "Rank 0 is stuck in send with the total: every other rank must receive it, dist.recv(tensor, "
                     "src=0).", failed=_waits_with_the_total),
@@ -120,6 +127,9 @@ EXERCISE = declared(
         sum_mistake(_TOO_EARLY,
                     "Rank 0 sent some ranks a sum that was not complete yet: add the tensors of all ranks first, and "
                     "only then send the total, in a second loop.", came=_some_got_less),
+        sum_mistake(_ADDS_TOTAL,
+                    "Each other rank has added the total to its own numbers, which are in it already: what comes back "
+                    "replaces its tensor.", came=_adds_the_total),
         *common("nobody sent anything", "not in place", "mean instead of sum", "only rank 0 has the sum"),
         sum_mistake(_OVERWRITTEN,
                     "Rank 0's own contribution is missing from the sum: receive into a buffer of its own and add that.",
