@@ -9,6 +9,7 @@ import torch
 
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.declared import declared
+from labkit.checks.failures import sizes_differ
 from labkit.checks.finding import Finding
 from labkit.checks.hanging import hangs
 from labkit.checks.structure import and_more
@@ -123,7 +124,7 @@ def _waits_in_a_circle(case: Case, failure: Failure, wire: Wire) -> bool:
 
 def _cut_unevenly(case: Case, failure: Failure, wire: Wire) -> bool:
     odd = input_of(case, 0).numel() % case.world_size != 0
-    return odd and ("size" in failure.message or "shape" in failure.message)
+    return odd and (sizes_differ(failure) or "size" in failure.message or "shape" in failure.message)
 
 
 EXERCISE = declared(
