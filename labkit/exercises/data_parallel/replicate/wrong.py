@@ -180,3 +180,8 @@ def replicate(module, devices):
     return [module, *others]
 """,
 )
+WRONG.changed(
+    "puts them into training",
+    "another mode",
+    ("replicas.append(copy.deepcopy(module, memo))", "replicas.append(copy.deepcopy(module, memo).train())"),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from labkit.checks.case import Case
@@ -87,6 +88,12 @@ def _one_at_least(num_samples: int, speeds: Sequence[int]) -> list[int]:
     for device in order[: max(0, num_samples - sum(shares))]:
         shares[device] += 1
     return shares
+
+
+def _as_times(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    """Return the shares of devices that need so many seconds a sample."""
+    product = math.prod(speeds)
+    return by_speed(num_samples, [product // speed for speed in speeds])
 
 
 def _of_largest_share(shares: Sequence[int], speeds: Sequence[int]) -> float:
@@ -176,6 +183,11 @@ EXERCISE = formulas(
         Mistake("the smallest remainders first",
                 "What is left over went to the smallest remainders. It goes to the largest: they lack most of a whole "
                 "sample that is due.", {_SHARES: _smallest_first}),
+        Mistake("speeds taken for times",
+                "A speed is samples per second, not seconds for a sample: a faster device gets more samples, and needs "
+                "share / speed seconds for them.",
+                {_SHARES: _as_times,
+                 _SECONDS: lambda shares, speeds: max(map(math.prod, zip(shares, speeds, strict=True)))}),
         Mistake("one sample at least",
                 "Each device got a sample before the rule was applied. By largest remainder a slow device may get "
                 "none, and the shares add up to num_samples.", {_SHARES: _one_at_least}),

@@ -94,3 +94,13 @@ for what, seconds in {
         RIGHT_REST,
         f"\n\ndef slowest_seconds(shares, speeds):\n    return {seconds}\n",
     )
+WRONG.changed(
+    "more samples for who needs longer",
+    "speeds taken for times",
+    (
+        "    exact = [",
+        "    product = math.prod(speeds)\n    speeds = [product // speed for speed in speeds]\n    exact = [",
+    ),
+    ("def shares_by_speed", "import math\n\n\ndef shares_by_speed"),
+)
+WRONG.changed("samples times speed", "speeds taken for times", ("max(share / speed", "max(share * speed"))

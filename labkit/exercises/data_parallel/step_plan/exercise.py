@@ -145,12 +145,14 @@ _ORDER, _OTHER_WAY, _ALL, _EQUAL, _AS_MODEL = (
     "another order", "the wrong way", "the whole batch for everyone", "equal pieces assumed",
     "gradients as large as the model",
 )  # fmt: skip
+_NO_BUFFERS = "buffers stay"
 _ONE_SAMPLE, _NEIGHBOUR, _AS_INPUTS = "the bytes of one sample", "another device's samples", "as large as the inputs"
 _SAMPLES = ("inputs", "outputs", "output gradients")
 _WAYS: tuple[tuple[str, Callable[[list[Any]], list[Move]]], ...] = (
     (_BACKWARD, _without("output gradients", "model gradients")),
     (_OUTPUT_GRADIENTS, _without("output gradients")),
     (_AT_HOME, _without("model")),
+    (_NO_BUFFERS, lambda call: [[*m[:3], call[4]] if m[0] == "model" else m for m in right_plan(*call)]),
     (_AS_MODEL, lambda call: right_plan(*call[:4], call[3])),
     (_ALL, _of_pieces(_all_samples, "inputs")),
     (_ALL, _of_pieces(_all_samples, *_SAMPLES)),
@@ -231,6 +233,9 @@ EXERCISE = declared(
         Mistake(_OTHER_WAY, "These bytes go the other way: source and destination are swapped."),
         Mistake(_ALL, "Each device gets its own samples only: sizes[device] times the bytes of one."),
         Mistake(_EQUAL, "The pieces are not all equal: take sizes[device]."),
+        Mistake(_NO_BUFFERS,
+                "A model has model_bytes: its buffers and its frozen parameters go out with it, though they have no "
+                "gradient."),
         Mistake(_ONE_SAMPLE,
                 "input_bytes and output_bytes are those of one sample; a device has sizes[device] of them."),
         Mistake(_NEIGHBOUR,

@@ -66,3 +66,4 @@ wrong_plan(
 wrong_plan("the model first", "another order", ("return plan", 'return sorted(plan, key=lambda m: m.what != "model")'))
 wrong_plan("the last device first", "another order", ("range(1, len(sizes))", "range(len(sizes) - 1, 0, -1)"))
 wrong_plan("output gradients come in", "the wrong way", ('"output gradients", True', '"output gradients", False'))
+wrong_plan("the model is what is trained", "buffers stay", ("lambda d: model_bytes", "lambda d: gradient_bytes"))
