@@ -110,10 +110,9 @@ def _averages_pairs(came: SumOutcome) -> bool:
 
 def _is_in_other_places(came: SumOutcome) -> bool:
     """Return whether a transposed or strided tensor has the right numbers in the wrong places."""
-    exact = came.exact.double().sort().values
-    return layout_of(came.case) != "plain" and all(
-        torch.equal(view.double().reshape(-1).sort().values, exact.reshape(-1)) for view in came.views
-    )
+    exact, views = came.exact.double().reshape(-1), [view.double().reshape(-1) for view in came.views]
+    sorted_alike = all(torch.equal(view.sort().values, exact.sort().values) for view in views)
+    return layout_of(came.case) != "plain" and sorted_alike and not all(torch.equal(view, exact) for view in views)
 
 
 def _sends_wide_numbers(came: SumOutcome) -> bool:
@@ -231,9 +230,6 @@ EXERCISE = declared(
         drop_in_case("3 ranks, sum of 7 elements", whole_numbers(31, 3, (7,))),
         drop_in_case("3 ranks, average of 7 elements", whole_numbers(32, 3, (7,), torch.float64), op="AVG"),
         drop_in_case("3 ranks, average of 7 integers", both_signs(44, 3, 7), op="AVG"),
-        drop_in_case(
-            "3 ranks, average of large integers", whole_numbers(47, 3, (5,), torch.int64, 1 << 55), op="AVG"
-        ),
         drop_in_case("3 ranks, largest of each", _small(33, 3, 5), op="MAX"),
         drop_in_case("3 ranks, smallest of each", _small(34, 3, 5), op="MIN"),
         drop_in_case("3 ranks, product", _bits16(35, 3, 32, torch.bfloat16), op="PRODUCT"),

@@ -109,9 +109,6 @@ def _types_and_what_ran_before(draw: random.Random, group: list[int]) -> list[Ca
         drop_in_case(f"6 ranks, average over {group}, float16", near_the_end(seed(draw), 6, 9), group=group, op="AVG"),
         drop_in_case("8 ranks, bfloat16", fractions(seed(draw), 8, (96,), torch.bfloat16)),
         drop_in_case("8 ranks, float16", fractions(seed(draw), 8, (96,), torch.float16)),
-        drop_in_case(
-            "4 ranks, average of large integers", whole_numbers(seed(draw), 4, (7,), torch.int64, 1 << 55), op="AVG"
-        ),
         drop_in_case(f"6 ranks, average of integers over {group}", both_signs(seed(draw), 6, 9), group=group, op="AVG"),
     ]
 

@@ -183,14 +183,6 @@ WRONG.changed(
     ("if op == dist.ReduceOp.AVG:", "if False:"),
 )
 WRONG.changed(
-    "integers divided as floats",
-    "a detour through float32",
-    (
-        'wide[place].div_(size, rounding_mode=None if partial.is_floating_point() else "trunc")',
-        "wide[place].copy_(wide[place] / size)",
-    ),
-)
-WRONG.changed(
     "all floats in float64",
     "wider than the tensor",
     (
