@@ -33,6 +33,7 @@ _NOTHING = "nothing returned"
 _FEW, _ALONE = "the last piece is missing", "a single loss left as it is"
 _LONGER, _FEWER, _FIRST_PIECE = "longer pieces not first", "too few pieces", "the first piece for everybody"
 _REST, _REPEATED = "the remainder in the last piece", "samples repeated"
+_FEATURES, _FLAT = "cut along another dimension", "other dimensions lost"
 
 
 def scatter_case(name: str, batch: Mapping[str, Tensor], devices: int | Sequence[str]) -> Case:
@@ -157,7 +158,8 @@ def _wrong_pieces(case: Case, came: Value, right: Values) -> Iterator[Finding]:
         if not mistake:
             lost = _FEW if sizes == due[: len(sizes)] else _LOST
             repeated = _REPEATED if len(sizes) == len(_devices(case)) > _rows(case) else ""
-            mistake = lost if sum(sizes) < _rows(case) else repeated or _whole(sizes, due)
+            cut_elsewhere = _FEATURES if len(due) > 1 and set(sizes) == {_rows(case)} else ""
+            mistake = lost if sum(sizes) < _rows(case) else cut_elsewhere or repeated or _whole(sizes, due)
         yield Finding(mistake, f"{count}: the pieces have {sizes} samples.", str(due), str(sizes))
         return
     for place, (piece, other) in enumerate(zip(pieces, wanted, strict=True)):
@@ -252,6 +254,7 @@ _WAYS: dict[str, Callable[[Case], list[Any]]] = {
 _OTHER_WHOLES: tuple[tuple[str, Callable[[list[Tensor]], Tensor]], ...] = (
     (_ALONE, lambda outputs: outputs[0] if len(outputs) == 1 and outputs[0].dim() == 0 else torch.empty(0)),
     (_STACK, torch.stack),
+    (_FLAT, lambda outputs: torch.cat([each.flatten() for each in outputs])),
     (_DIM, lambda outputs: torch.cat(outputs, -1)),
     (_MIXED, lambda outputs: torch.stack(outputs).mean(0)),
     (_MIXED, lambda outputs: torch.stack(outputs).sum(0)),
@@ -322,6 +325,12 @@ EXERCISE = declared(
         Mistake(_EMPTY,
                 "With fewer samples than devices some of your pieces are empty: make as many pieces as there are "
                 "samples."),
+        Mistake(_FEATURES,
+                "Every piece has all samples: the tensors were cut along another dimension. The first one counts "
+                "samples."),
+        Mistake(_FLAT,
+                "The outputs were joined element by element: along dimension 0 there are samples, and each keeps its "
+                "other dimensions."),
         Mistake(_REPEATED,
                 "You made a piece for every device and filled up with samples that are there already: then some count "
                 "twice. With fewer samples than devices, make one piece for each sample and leave the other devices "

@@ -93,3 +93,7 @@ changed(
     "stack for cat",
     ("torch.cat(there)", "torch.stack(there).flatten(0, 1)"),
 )
+changed("cuts the features", "cut along another dimension", (CUT, "tensor.tensor_split(count, dim=-1)"))
+changed(
+    "joins flat outputs", "other dimensions lost", ("torch.cat(there)", "torch.cat([each.flatten() for each in there])")
+)

@@ -20,6 +20,7 @@ from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic,
 from labkit.exercises.sums_over_ranks.traffic import NOT_THROUGH_ROOT, root_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
 
+_MEANS = "the others get the mean"
 _ONE_ALONE, _ADDS_TOTAL = "rank 0 hands on one rank's numbers", "the total is added to one's own"
 _UNHEARD, _LEFT_OUT, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
     "nobody receives the total", "somebody is not heard", "rank 0 binds the total to a new name",
@@ -37,6 +38,15 @@ def _adds_the_total(came: SumOutcome) -> bool:
     own_twice = [tuple(1 + (part == place) for part in range(len(came.members))) for place in range(len(came.members))]
     others = list(enumerate(came.shares))[1:]
     return came.complete[:1] == [1] and bool(others) and all(set(row) == {own_twice[place]} for place, row in others)
+
+
+def _others_have_the_mean(came: SumOutcome) -> bool:
+    mean = came.exact.double() / len(came.members)
+    return (
+        came.complete[:1] == [1]
+        and len(came.views) > 1
+        and all(torch.allclose(view.double(), mean, rtol=1e-5) for view in came.views[1:])
+    )
 
 
 def _kept_by_the_others(came: SumOutcome) -> bool:
@@ -127,6 +137,8 @@ EXERCISE = declared(
         sum_mistake(_TOO_EARLY,
                     "Rank 0 sent some ranks a sum that was not complete yet: add the tensors of all ranks first, and "
                     "only then send the total, in a second loop.", came=_some_got_less),
+        sum_mistake(_MEANS, "The others hold the sum divided by the number of ranks: send the sum as it is.",
+                    came=_others_have_the_mean),
         sum_mistake(_ADDS_TOTAL,
                     "Each other rank has added the total to its own numbers, which are in it already: what comes back "
                     "replaces its tensor.", came=_adds_the_total),

@@ -172,3 +172,8 @@ WRONG.changed(
     ("dst=0", "dst=world_size - 1"),
     ("src=0", "src=world_size - 1"),
 )
+WRONG.changed(
+    "sends the mean back",
+    "the others get the mean",
+    ("            dist.send(tensor, dst=peer)", "            dist.send(tensor / world_size, dst=peer)"),
+)

@@ -55,6 +55,13 @@ def _of_stack(rule: Callable[[Tensor, int], Tensor]) -> Way:
     return lambda case, rank: rule(given(case), rank).float()
 
 
+def _two_by_two(tensors: list[Tensor]) -> Tensor:
+    mean = tensors[0]
+    for each in tensors[1:]:
+        mean = (mean + each) / 2
+    return mean
+
+
 def _divided_by(count: int) -> Way:
     return lambda case, rank: (given(case).sum(0) / count).float() if count != case.world_size else None
 
@@ -122,7 +129,7 @@ EXERCISE = declared(
                 {"tensor": _of_stack(lambda stack, rank: stack.sum(0) * len(stack))}),
         Mistake("divided, never added up",
                 "Every rank holds its own numbers, divided by the number of ranks: the others' were never added to "
-                "this tensor. (Were they added to a copy?)",
+                "this tensor. (Were they added to a copy, or nobody waited for them?)",
                 {"tensor": _of_stack(lambda stack, rank: stack[rank] / len(stack))}, everywhere=True),
         Mistake("one rank's numbers for all",
                 "Every rank holds rank 0's own numbers: broadcast hands them out and adds nothing. The mean needs all "
@@ -134,6 +141,16 @@ EXERCISE = declared(
                 "one too.",
                 {"tensor": (_of_stack(lambda stack, rank: (stack.sum(0) - stack[rank]) / max(1, len(stack) - 1)),
                             _of_stack(lambda stack, rank: (stack.sum(0) - stack[rank]) / len(stack)))}),
+        Mistake("its own counted twice",
+                "Every rank's own numbers are in its sum twice: they are among those that are gathered.",
+                {"tensor": _of_stack(lambda stack, rank: (stack.sum(0) + stack[rank]) / len(stack))}),
+        Mistake("averaged two by two",
+                "You take the mean of two, again and again, or of two ranks alone: then ranks do not count alike. Add "
+                "up all ranks' numbers, and divide once.",
+                {"tensor": (_of_stack(lambda stack, rank: _two_by_two([stack[rank], *stack])),
+                            _of_stack(lambda stack, rank: _two_by_two(list(stack))),
+                            _of_stack(lambda stack, rank: (stack[rank] + stack[rank - 1]) / 2),
+                            _of_stack(lambda stack, rank: (stack[rank] + stack[(rank + 1) % len(stack)]) / 2))}),
         Mistake("divided by the number of elements",
                 "You divide by the number of elements. Each element is the sum of as many numbers as there are ranks: "
                 "divide by dist.get_world_size().",

@@ -87,3 +87,24 @@ def average(tensor):
     tensor.copy_(torch.stack(parts).mean(0))
 """,
 )
+GATHERS = "parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]\ndist.all_gather(parts, tensor)\n"
+wrong(
+    "adds what is gathered to its own",
+    "its own counted twice",
+    GATHERS + "for part in parts:\n    tensor += part\ntensor /= dist.get_world_size()",
+)
+wrong(
+    "the mean so far and the next",
+    "averaged two by two",
+    GATHERS + "for part in parts:\n    tensor.copy_((tensor + part) / 2)",
+)
+wrong(
+    "the mean with its left neighbour",
+    "averaged two by two",
+    GATHERS + "tensor.copy_((tensor + parts[dist.get_rank() - 1]) / 2)",
+)
+wrong(
+    "nobody waits",
+    "divided, never added up",
+    "dist.all_reduce(tensor, async_op=True)\ntensor /= dist.get_world_size()",
+)

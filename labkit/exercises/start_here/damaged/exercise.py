@@ -89,7 +89,8 @@ def _flags(case: Case, got: Got, wire: Wire) -> bool:
     return any(
         isinstance(answer, str) or (isinstance(answer, list) and any(type(each) is not int for each in answer))
         for answer in values_of(got)
-    )
+    ) or values_of(got) == [[int(at in places) for at in range(len(_pair(case, number)[0]))]
+                            for number, places in enumerate(map(_places, _pairs(case)))]  # fmt: skip
 
 
 EXERCISE = answers(

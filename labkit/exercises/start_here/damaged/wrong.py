@@ -49,3 +49,8 @@ wrong(
     "found = ((after != 0) & (after != before)).nonzero().flatten()\n"
     "return found[(after - before).abs()[found].argsort(descending=True)].tolist()",
 )
+wrong(
+    "a one for each that is damaged",
+    "a tensor or flags instead of places",
+    "return ((after != 0) & (after != before)).int().tolist()",
+)
