@@ -159,12 +159,6 @@ WRONG.changed(
     ),
 )
 WRONG.changed(
-    "posts and does not wait",
-    "message not waited for",
-    ("dist.send(tensor, dst=0)", "dist.isend(tensor, dst=0)"),
-    ("dist.recv(tensor, src=0)", "dist.irecv(tensor, src=0)"),
-)
-WRONG.changed(
     "through the last rank",
     "does not pass through rank 0",
     ("rank == 0", "rank == world_size - 1"),
