@@ -158,7 +158,7 @@ def _wrong_pieces(case: Case, came: Value, right: Values) -> Iterator[Finding]:
         if not mistake:
             lost = _FEW if sizes == due[: len(sizes)] else _LOST
             repeated = _REPEATED if len(sizes) == len(_devices(case)) > _rows(case) else ""
-            cut_elsewhere = _FEATURES if len(due) > 1 and set(sizes) == {_rows(case)} else ""
+            cut_elsewhere = _FEATURES if len(sizes) > 1 and set(sizes) == {_rows(case)} else ""
             mistake = lost if sum(sizes) < _rows(case) else cut_elsewhere or repeated or _whole(sizes, due)
         yield Finding(mistake, f"{count}: the pieces have {sizes} samples.", str(due), str(sizes))
         return
