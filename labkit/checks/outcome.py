@@ -69,7 +69,7 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome], functions: 
     # A case that asks for an error says nothing of the numbers of ranks for which the sums are right.
     ran = [each for each in outcomes if each.verdict is not None and "Error" not in each.case.name]
     alone = [each for each in ran if not in_groups(each.case)]
-    if alone and all(each.passed for each in alone):
+    if alone and all(each.passed for each in alone) and not all(each.passed for each in ran):
         return (
             "It works wherever all ranks are one group, and fails where a group has only some of them. Ask the group "
             "for ranks, sizes and parts, and send and reduce in it."

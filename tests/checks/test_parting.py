@@ -179,6 +179,8 @@ def test_what_fails_only_in_a_group_of_some_ranks_is_asked_after_the_group() -> 
     assert "Ask the group" not in hint_across(exercise, [outcome(2, True), outcome(4, False, groups=[[0, 1, 2, 3]])])
     one = outcome(4, False, group=[1, 3])
     assert "Ask the group" in hint_across(exercise, [outcome(2, True), one])
+    no_error = CaseOutcome(Case("3 ranks: ValueError", 3, ({"x": 1},) * 3), Verdict(False))
+    assert "Ask the group" not in hint_across(exercise, [outcome(2, True), outcome(4, True), no_error])
 
 
 def test_a_shape_that_does_not_fit_speaks_for_itself() -> None:

@@ -314,7 +314,7 @@ BIASES = Mistake(
 OWN = Mistake(
     "never averaged",
     "Every rank still has its own gradients. Either nothing was reduced, or the averages are in a tensor of "
-    "their own and were never copied back to parameter.grad.",
+    "their own and were not copied back to parameter.grad, or before wait() had returned.",
     seen=all_are("own", "own/N"),
 )
 UNWAITED = Mistake(

@@ -13,6 +13,7 @@ from labkit.checks.tensor_values import at, close
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import marks
 from labkit.exercises.averaging.gradient_marks import times
+from labkit.exercises.averaging.on_ranks import LAYERS
 from labkit.exercises.averaging.replay import models_of
 from labkit.exercises.averaging.stretches import trained
 from labkit.exercises.averaging.training import steps_of, truth
@@ -65,6 +66,65 @@ def divided_on_its_way(case: Case, got: Got, wire: Wire) -> bool:
     return bool(wrong)
 
 
+def begins_equal_later(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether ranks held unlike parameters after construction, and rank 0's in the first step."""
+    wrong = marks.begun_wrong(case, got) - set(marks.BUFFERS)
+    if not wrong or not isinstance(got, tuple):
+        return False
+    wanted = truth(case).expected[0]["begun"]
+    later = [at(one, ("steps", 0, "state")) or {} for one in got]
+    return isinstance(wanted, dict) and all(close(one.get(name), wanted[name]) for one in later for name in wrong)
+
+
+def leaves_in_one_go(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether all of several all_reduces began in the hooks of the layer whose backward is the last."""
+    found = {part for part, _ in marks.pieces(case, wire)}
+    return isinstance(got, tuple) and len(marks.pieces(case, wire)) > 1 and found == {LAYERS[0]}
+
+
+def _later_marks(case: Case, got: Got) -> set[str]:
+    """Return what the gradients of the second step are, where those of the first are right."""
+    if len(steps_of(case)) < 2 or not isinstance(got, tuple) or marks.wrong_names(case, got, 0):
+        return set()
+    found = [names for name, names in marks.gradient_marks(case, got, 1).items() if name not in marks.SPARE]
+    return {mark for names in found for mark in names}
+
+
+def first_step_alone(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the first step is right, and in the second every rank has its own gradients."""
+    found = _later_marks(case, got)
+    return bool(found) and found <= {"own", "own/N"}
+
+
+def reduced_twice_later(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the first step is right, and the second is divided, or added up, once more."""
+    return _later_marks(case, got) in ({times(1 / case.world_size)}, {times(case.world_size)})
+
+
+EQUAL_LATER = Mistake(
+    "broadcast in a step",
+    "After construction the ranks hold different models, and equal ones only once the module has run: broadcast rank "
+    "0's parameters and buffers in __init__, once. They stay equal by themselves.",
+    seen=begins_equal_later,
+)
+ONE_GO = Mistake(
+    "all in the last hook",
+    "Everything leaves in one go, in the hook of the gradient that comes last. Start each all_reduce in the hook of "
+    "the gradient that it waits for, while backward goes on.",
+    seen=leaves_in_one_go,
+)
+FIRST_STEP = Mistake(
+    "the first step alone",
+    "The first step is right, and from the second on every rank keeps its own gradients: hooks stay registered, and "
+    "must do their work in every step.",
+    seen=first_step_alone,
+)
+MORE_HOOKS = Mistake(
+    "hooks added in every step",
+    "The first step is right, and in the second every gradient is divided or added up once more: a hook stays "
+    "registered, so register it once, in __init__, and not in forward.",
+    seen=reduced_twice_later,
+)
 PASSES = Mistake(
     "mean over the passes",
     "The gradients are divided by the number of backward passes: no_sync only puts off the message, and "

@@ -143,6 +143,9 @@ def simulate(
     late_reduces: bool = False,
     combine: Callable[..., Tensor] | None = None,
     shared: int = 0,
+    together: bool = False,
+    with_others: bool = False,
+    like_a_ring: bool = False,
 ) -> list[Tensor]:
     """Return each rank's tensor after all plans ran, in one process.
 
@@ -155,16 +158,21 @@ def simulate(
         combine: What a Reduce does instead of what the case asks for.
         shared: Whether all that a rank adds in a step landed in one buffer (a mistake), in the order of arrivals (1) or
             against it (-1).
+        together: Post the messages of all steps before any wait: what is sent is what was there at first (a mistake).
+        with_others: Add all that arrives in a step in which the rank has any Reduce (a mistake).
+        like_a_ring: Reduce in the first steps alone, one fewer than ranks, as in a ring (a mistake).
     """
     members, sizes = members_of(case), sizes_of(case)
     results = [values.tensor(given, "tensor").clone() for given in case.inputs]
     chunks = [torch.split(results[rank], sizes) for rank in members]
-    together = combine or getattr(torch, str(case.inputs[0].get("combine", "add")))
+    combined = combine or getattr(torch, str(case.inputs[0].get("combine", "add")))
     steps = execute([plan_of(case, rank) for rank in members], len(sizes)).steps
     added = {(each.dst, each.into) for step in steps for each in step.transfers if each.reduced and anywhere}
     kept: list[tuple[Tensor, Tensor]] = []
+    first = [[chunk.clone() for chunk in row] for row in chunks]
     for step in steps:
-        before = [[chunk.clone() for chunk in row] for row in chunks]
+        before = first if together else [[chunk.clone() for chunk in row] for row in chunks]
+        reducing = {each.dst for each in step.transfers if each.reduced and with_others}
         landed: dict[int, Tensor] = {}
         for each in step.transfers[:: shared or 1] if shared else ():
             if each.into >= 0 and each.reduced:
@@ -176,13 +184,14 @@ def simulate(
             sent, target = (chunks if late_sends else before)[each.src][each.chunk], chunks[each.dst][each.into]
             if shared and each.reduced:
                 sent = landed[each.dst][: len(target)]
-            adds = (each.reduced or (each.dst, each.into) in added) if reduce is None else reduce
-            if adds and late_reduces:
+            adds = each.reduced or (each.dst, each.into) in added or each.dst in reducing
+            adds = (adds and not (like_a_ring and step.number >= len(members) - 1)) if reduce is None else reduce
+            if adds and (late_reduces or together):
                 kept.append((target, sent.clone()))
                 continue
-            target.copy_(together(target, sent) if adds else sent)
+            target.copy_(combined(target, sent) if adds else sent)
     for target, sent in kept:
-        target.copy_(together(target, sent))
+        target.copy_(combined(target, sent))
     return results
 
 

@@ -11,7 +11,7 @@ def who_am_i(environ):
 
 # %% damaged
 def damaged(before, after):
-    return [int(i) for i in torch.where(after.bool() & ~torch.isclose(after, before))[0]]
+    return [int(i) for i in torch.where(after.bool() & after.ne(before))[0]]
 
 # %% never_heard
 def never_heard(messages):

@@ -15,6 +15,7 @@ from labkit.checks.compare import difference, listing
 from labkit.checks.declared import declared
 from labkit.checks.failures import sizes_differ
 from labkit.checks.finding import Finding
+from labkit.checks.hanging import hangs
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import Each
 from labkit.checks.traffic import library_calls, lost_messages
@@ -34,6 +35,7 @@ _ITSELF, _REPLACED, _OWN, _NOTHING, _OWN_INPUTS, _FOR_THEMSELVES, _TOO_MUCH, _UN
 _MISSING, _NOT_WAITED, _EMPTY, _EMPTY_BATCH = (
     "a piece never arrives", "not waited for", "an empty piece is sent", "empty batch",
 )  # fmt: skip
+_AWAITED = "an empty piece is waited for"
 
 
 def exchange_case(
@@ -203,6 +205,18 @@ def _sends_nothing_to_somebody(case: Case, failure: Failure, wire: Wire) -> bool
     return any(not message.bytes for message in wire.messages)
 
 
+def _waits_for_an_empty_piece(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether a run hung with a rank that waits for a rank which has nothing for it."""
+    members = members_of(case)
+    return hangs(failure) and any(
+        "recv" in wait.operation
+        and wait.rank in members
+        and wait.peer in members
+        and not _piece(case, wait.peer, wait.rank).numel()
+        for wait in failure.waits
+    )
+
+
 def _posted_nothing(case: Case, failure: Failure, wire: Wire) -> bool:
     return failure.error == "IndexError" and "batch_isend_irecv" in failure.detail.rpartition("\n")[2]
 
@@ -267,6 +281,9 @@ EXERCISE = declared(
         sum_mistake(_UNEVEN,
                     "Sizes differ, and some pieces are empty: the receive buffer must have the size of what is sent, "
                     "so use outputs[i].", failed=_takes_sizes_for_equal),
+        sum_mistake(_AWAITED,
+                    "A rank waits for one that has nothing for it: whether to receive from rank i is said by the size "
+                    "of outputs[i], not of inputs[i].", failed=_waits_for_an_empty_piece),
         *in_failures("everybody receives first"),
         sum_mistake(_NOT_WAITED,
                     "A piece was read before its message arrived: call wait() on all that batch_isend_irecv returns."),

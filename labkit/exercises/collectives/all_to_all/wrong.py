@@ -138,3 +138,8 @@ WRONG.changed("the last one left out", "a piece never arrives", ("range(1, world
 WRONG.changed("never waits", "not waited for", ("        work.wait()", "        pass"))
 WRONG.changed("empty pieces are sent", "an empty piece is sent", ("        if inputs[to].numel():", "        if True:"))
 WRONG.changed("an empty batch", "empty batch", (" if batch else []", ""))
+WRONG.changed(
+    "receives where it sends",
+    "an empty piece is waited for",
+    ("if outputs[source].numel():", "if inputs[source].numel():"),
+)

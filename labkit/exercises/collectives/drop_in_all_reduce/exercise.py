@@ -29,7 +29,7 @@ from labkit.exercises.sums_over_ranks.sums import (
     reduce_case,
     whole_numbers,
 )
-from labkit.exercises.sums_over_ranks.traffic import outsiders, ring_traffic
+from labkit.exercises.sums_over_ranks.traffic import chunk_bytes, outsiders, ring_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import ring_steps, sweep
 
 _OUTSIDER, _BESIDE, _UNDIVIDED, _OP_IGNORED, _DIVIDED_WRONGLY, _ROUNDED, _COARSE, _DETOUR, _NO_WORK, _WORK_ALWAYS = (
@@ -38,6 +38,10 @@ _OUTSIDER, _BESIDE, _UNDIVIDED, _OP_IGNORED, _DIVIDED_WRONGLY, _ROUNDED, _COARSE
     "always a work object",
 )  # fmt: skip
 _EARLY = "an average rounded before it is divided"
+_PAIRWISE, _WIDER, _PLACES, _WAITED, _RETURNED = (
+    "averaged pair by pair", "wider than the tensor", "written back in another order", "wait returns something else",
+    "returned without async_op",
+)  # fmt: skip
 
 
 def drop_in_case(
@@ -85,6 +89,38 @@ def _is_divided_wrongly(came: SumOutcome) -> bool:
     size = len(came.members)
     factors = (1 / size, 1 / size**2, size / came.case.world_size, size / 2, size / 4)
     return op_of(came.case) == "AVG" and any(is_scaled(came, factor) for factor in factors)
+
+
+def _averages_pairs(came: SumOutcome) -> bool:
+    """Return whether each element is what the ranks' numbers become that are averaged two by two, round the ring."""
+    size = len(came.members)
+    if op_of(came.case) != "AVG" or size < 3:
+        return False
+    ways = []
+    for first in range(size):
+        total, *others = (came.inputs[(first + turn) % size].double() for turn in range(size))
+        for each in others:
+            total = (total + each) / 2
+        ways.append(total)
+    return all(
+        torch.stack([(view.double() - way).abs() <= 1e-6 * way.abs() for way in ways]).any(0).all()
+        for view in came.views
+    )
+
+
+def _is_in_other_places(came: SumOutcome) -> bool:
+    """Return whether a transposed or strided tensor has the right numbers in the wrong places."""
+    exact, views = came.exact.double().reshape(-1), [view.double().reshape(-1) for view in came.views]
+    sorted_alike = all(torch.equal(view.sort().values, exact.sort().values) for view in views)
+    return layout_of(came.case) != "plain" and sorted_alike and not all(torch.equal(view, exact) for view in views)
+
+
+def _sends_wide_numbers(came: SumOutcome) -> bool:
+    """Return whether the results are right, and a chunk travels with twice the bytes that its elements have."""
+    view, chunk = came.views[0], chunk_bytes(came.case, len(came.members))
+    wide = 2 * view.element_size() if view.element_size() > 2 else 8
+    sizes = {message.bytes for message in came.wire.messages}
+    return max(sizes, default=0) == chunk // view.element_size() * wide > chunk
 
 
 def _is_rounded_otherwise(came: SumOutcome) -> bool:
@@ -138,10 +174,10 @@ def _returned(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
             text = f"With async_op=True rank {rank} got back a {returned}; it must be an object with wait()."
             yield Finding(_NO_WORK, text, "an object with wait()", returned, rank)
         if (waited := values.text(got[rank], "waited")) != "True":
-            yield Finding("", f"wait() returned {waited} on rank {rank}; it returns True.", "True", waited, rank)
+            yield Finding(_WAITED, f"wait() returned {waited} on rank {rank}; it returns True.", "True", waited, rank)
         if "async" not in case.inputs[0] and returned != "NoneType":
             text = f"Without async_op rank {rank} got back a {returned}; dist.all_reduce returns None then."
-            yield Finding(_WORK_ALWAYS if can_wait else "", text, "None", returned, rank)
+            yield Finding(_WORK_ALWAYS if can_wait else _RETURNED, text, "None", returned, rank)
 
 
 def _overflowed(came: SumOutcome) -> bool:
@@ -246,6 +282,12 @@ EXERCISE = declared(
         sum_mistake(_OP_IGNORED,
                     "The sum came back although another operation was asked for: what combines two chunks depends on "
                     "op.", came=_is_undivided),
+        sum_mistake(_PAIRWISE,
+                    "Each step of the ring took the mean of two numbers, so the ranks do not count alike. Add in every "
+                    "step, and divide once, by the size of the group.", came=_averages_pairs),
+        sum_mistake(_PLACES,
+                    "The numbers are right and stand in other places: copy the flat result back in the order in which "
+                    "contiguous() laid it out, tensor.copy_(flat.view(tensor.shape)).", came=_is_in_other_places),
         sum_mistake(_DIVIDED_WRONGLY,
                     "The average is off by a whole factor: divide once, by the size of the group (not in every step, "
                     "not on both the partial and the final sum, not by the world's size).", came=_is_divided_wrongly),
@@ -263,6 +305,12 @@ EXERCISE = declared(
         sum_mistake(_DETOUR,
                     "The last digits are lost: only bfloat16 and float16 are added up in float32; integers must stay "
                     "integers, and float64 must stay float64.", came=_went_through_float32),
+        sum_mistake(_WIDER,
+                    "The results are right, and what travels is wider than the tensor's type. Partial sums of 16-bit "
+                    "tensors are float32; all others travel in the type that they have.", came=_sends_wide_numbers),
+        sum_mistake(_WAITED, "wait() finishes the work, writes the result into the tensor and returns True."),
+        sum_mistake(_RETURNED,
+                    "Without async_op the call returns None, as dist.all_reduce does: the result is in the tensor."),
         sum_mistake(_NO_WORK, "async_op=True must return an object with wait(); None is for async_op=False."),
         sum_mistake(_WORK_ALWAYS,
                     "Without async_op the reduction must be finished when the call returns, and it returns None."),

@@ -172,3 +172,71 @@ WRONG.changed(
         "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) and combine is torch.add else flat",
     ),
 )
+WRONG.changed(
+    "the mean of two in each step",
+    "averaged pair by pair",
+    (
+        "dist.ReduceOp.AVG: torch.add",
+        "dist.ReduceOp.AVG: lambda a, b, out: out.copy_(torch.div(a + b, 2, rounding_mode=None "
+        'if a.is_floating_point() else "trunc"))',
+    ),
+    ("if op == dist.ReduceOp.AVG:", "if False:"),
+)
+WRONG.changed(
+    "all floats in float64",
+    "wider than the tensor",
+    (
+        "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat",
+        "flat.double() if flat.is_floating_point() else flat",
+    ),
+)
+WRONG.changed(
+    "float32 in the ring, 16 bits between the steps",
+    "adds up in 16 bits",
+    ("partial = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat", "partial = flat"),
+    (
+        "reduce_scatter(wide, members, combine)",
+        "reduce_scatter(wide, members, lambda a, b, out: out.copy_(combine(a.float(), b.float())) "
+        "if a.element_size() == 2 else combine(a, b, out=out))",
+    ),
+)
+WRONG.changed(
+    "copied back by columns",
+    "written back in another order",
+    ("source.copy_(flat.view(source.shape))", "source.copy_(flat.view(source.T.shape).T)"),
+)
+WRONG.changed(
+    "wait returns None", "wait returns something else", ("            return True", "            return None")
+)
+WRONG.changed("the tensor is returned", "returned without async_op", ("    return None\n", "    return tensor\n"))
+WRONG.changed(
+    "a handle outside the group where one is asked for",
+    "a rank outside the group takes part",
+    (
+        "    if place < 0:  # not a member of group\n        return None",
+        "    if place < 0:\n        return type('Done', (), {'wait': lambda self: True})() if async_op else None",
+    ),
+)
+WRONG.changed(
+    "the smallest for the largest",
+    "another operation",
+    ("dist.ReduceOp.MAX: torch.maximum", "dist.ReduceOp.MAX: torch.minimum"),
+)
+WRONG.changed(
+    "a product is a sum",
+    "op ignored",
+    ("dist.ReduceOp.PRODUCT: torch.mul", "dist.ReduceOp.PRODUCT: torch.add"),
+)
+WRONG.changed(
+    "float32 for bfloat16 alone",
+    "adds up in 16 bits",
+    ("in (torch.bfloat16, torch.float16)", "== torch.bfloat16"),
+)
+WRONG.changed(
+    "to the nearest integer",
+    "an average of integers rounded otherwise",
+    (
+        'wide[place].div_(size, rounding_mode=None if partial.is_floating_point() else "trunc")',
+        "wide[place].copy_(wide[place] / size if partial.is_floating_point() else (wide[place] / size).round())",
+    ),
+)

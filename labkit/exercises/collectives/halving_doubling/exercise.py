@@ -9,7 +9,9 @@ import torch
 
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.declared import declared
+from labkit.checks.failures import sizes_differ
 from labkit.checks.finding import Finding
+from labkit.checks.hanging import hangs
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
@@ -31,7 +33,10 @@ from labkit.exercises.sums_over_ranks.traffic import (
 from labkit.exercises.sums_over_ranks.world_sizes import sweep, tree_steps
 from labkit.words import plural, ranks_in_words
 
-_SAME_HALF, _WHOLE, _UNEVEN = "both keep the same half", "whole tensor to each partner", "halves of different sizes"
+_EMPTY, _WRONG_ERROR, _NO_PAIR = (
+    "an empty half is sent", "an error of another kind", "partners that are no pair",
+)  # fmt: skip
+_SAME_HALF, _WHOLE, _UNEVEN = "halves that do not fit", "whole tensor to each partner", "halves of different sizes"
 
 
 def halving_case(seed: int, world_size: int, numel: int, dtype: torch.dtype = torch.float32) -> Case:
@@ -72,6 +77,10 @@ def _halving_traffic(case: Case, wire: Wire) -> Iterator[Finding]:
     halved = sum(math.ceil(numel / 2**k) for k in range(1, doublings(size) + 1))
     chunks = (size - 1) * math.ceil(numel / size)  # where not the tensor is halved, but a row of chunks
     most_bytes, most = 2 * itemsize_of(case) * max(halved, chunks), 2 * doublings(size)
+    for message in wire.messages:
+        if not message.bytes:
+            text = f"The sums are right, but rank {message.src} sent rank {message.dst} a message of 0 bytes."
+            yield Finding(_EMPTY, text, rank=message.src, call=message.sent)
     for rank in range(size):
         sent, partners = wire.sent_by(rank), {rank ^ 2**k for k in range(doublings(size))}
         strangers = set(wire.peers(rank)) - partners
@@ -103,9 +112,19 @@ def _kept_the_same_half(case: Case, failure: Failure, wire: Wire) -> bool:
     return input_of(case, 0).numel() % 2 == 1 and first == second and 0 < first < whole
 
 
+def _raised_another(case: Case, failure: Failure, wire: Wire) -> bool:
+    return _asks_for_error(case) and failure.error == "AssertionError"
+
+
+def _waits_in_a_circle(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether no rank that waits is waited for by the one that it waits for."""
+    peers = {wait.rank: wait.peer for wait in failure.waits if wait.peer is not None}
+    return hangs(failure) and len(peers) > 2 and not any(peers.get(peer) == rank for rank, peer in peers.items())
+
+
 def _cut_unevenly(case: Case, failure: Failure, wire: Wire) -> bool:
     odd = input_of(case, 0).numel() % case.world_size != 0
-    return odd and ("size" in failure.message or "shape" in failure.message)
+    return odd and (sizes_differ(failure) or "size" in failure.message or "shape" in failure.message)
 
 
 EXERCISE = declared(
@@ -121,6 +140,7 @@ EXERCISE = declared(
         halving_case(61, 2, 5),
         halving_case(62, 4, 8),
         halving_case(64, 8, 19),
+        halving_case(67, 8, 3),
         halving_case(65, 3, 4),
         halving_case(66, 4, 8, torch.float64),
     ),
@@ -137,6 +157,13 @@ EXERCISE = declared(
     sweep=sweep(lambda size: halving_case(100 + size, size, 2 * size + 1), tree_steps),
     mistakes=(
         *common("calls the library"),
+        sum_mistake(_WRONG_ERROR,
+                    "A world size that is no power of two must raise ValueError on every rank; this error is of "
+                    "another kind.", failed=_raised_another, certain=True),
+        sum_mistake(_NO_PAIR,
+                    "The ranks wait in a circle: your partner's partner must be you. rank ^ distance makes such pairs.",
+                    failed=_waits_in_a_circle),
+        sum_mistake(_EMPTY, "A message was sent for an empty half: leave out both its send and its receive."),
         sum_mistake(NO_ERROR,
                     "A world size that is no power of two must raise ValueError on every rank before anything is sent.",
                     failed=lambda case, failure, wire: _asks_for_error(case)),
@@ -148,8 +175,9 @@ EXERCISE = declared(
             "mean instead of sum",
         ),
         sum_mistake(_SAME_HALF,
-                    "Both partners gave away the same half, so both keep the other one: one must keep the lower half "
-                    "and the other the upper. rank & distance is 0 on one of them and not on the other.",
+                    "Of an odd range, both partners gave away as many elements: both gave away the same half, or they "
+                    "cut at two places. Both cut at the same one, and one keeps the lower half, the other the upper: "
+                    "rank & distance is 0 on one of them and not on the other.",
                     failed=_kept_the_same_half),
         sum_mistake(_WHOLE,
                     "Each message holds the whole tensor (that is recursive doubling). Send only the half that the "

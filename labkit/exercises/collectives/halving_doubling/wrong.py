@@ -88,7 +88,7 @@ wrong("the mean", "mean instead of sum", _halving(after="    tensor /= n\n"))
 
 whole(
     "both partners keep the lower half",
-    "both keep the same half",
+    "halves that do not fit",
     """
 rank, n = dist.get_rank(), dist.get_world_size()
 if n & (n - 1):
@@ -164,3 +164,53 @@ WRONG.changed(
     ("if world_size & (world_size - 1):", "if world_size & 1 == 0:"),
 )
 WRONG.changed("no distance", "nobody sent anything", ("    while distance:", "    while distance > world_size:"))
+WRONG.changed(
+    "empty halves are sent",
+    "an empty half is sent",
+    (
+        "exchange(theirs, partner, incoming, partner)",
+        "for work in dist.batch_isend_irecv(\n            [dist.P2POp(dist.isend, theirs, partner), "
+        "dist.P2POp(dist.irecv, incoming, partner)]\n        ):\n            work.wait()",
+    ),
+)
+WRONG.changed(
+    "asserts",
+    "an error of another kind",
+    (
+        "    if world_size & (world_size - 1):\n        raise ValueError("
+        'f"{world_size} ranks are not a power of two; use the ring.")',
+        "    assert world_size & (world_size - 1) == 0",
+    ),
+)
+WRONG.changed("an error for odd numbers alone", "no error", ("if world_size & (world_size - 1):", "if world_size % 2:"))
+WRONG.changed(
+    "the rank that lies at the distance",
+    "partners that are no pair",
+    ("partner = rank ^ distance", "partner = (rank + distance) % world_size"),
+)
+WRONG.right(
+    "the nearest partner first",
+    """
+def halving_doubling_all_reduce(tensor):
+    world_size, rank = dist.get_world_size(), dist.get_rank()
+    if world_size & (world_size - 1):
+        raise ValueError("not a power of two")
+    mine, splits, distance = tensor.view(-1), [], 1
+    while distance < world_size:
+        partner, middle = rank ^ distance, (mine.numel() + 1) // 2
+        low, high = mine[:middle], mine[middle:]
+        theirs, mine = (low, high) if rank & distance else (high, low)
+        incoming = torch.empty_like(mine)
+        exchange(theirs, partner, incoming, partner)
+        mine += incoming
+        splits.append((partner, theirs, mine))
+        distance *= 2
+    for partner, theirs, kept in reversed(splits):
+        exchange(kept, partner, theirs, partner)
+""",
+)
+WRONG.changed(
+    "the upper partner cuts after the middle element",
+    "halves that do not fit",
+    ("middle = mine.numel() // 2", "middle = mine.numel() // 2 + (mine.numel() % 2 if rank & distance else 0)"),
+)

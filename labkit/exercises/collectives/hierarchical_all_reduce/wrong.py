@@ -173,3 +173,24 @@ WRONG.changed(
     *((each, "pass") for each in ("reduce_scatter(pieces, inside)", "reduce_scatter(chunks, between)")),
     *((each, "pass") for each in ("all_gather(chunks, between)", "all_gather(pieces, inside)")),
 )
+WRONG.changed(
+    "neighbours in the numbers of different nodes",
+    "whole tensor between the nodes",
+    (
+        "    node, local = divmod(rank, ranks_per_node)\n"
+        "    inside = range(node * ranks_per_node, (node + 1) * ranks_per_node)\n"
+        "    between = range(local, world_size, ranks_per_node)\n",
+        "    nodes = world_size // ranks_per_node\n    local, node = divmod(rank, nodes)\n"
+        "    inside = range(node, world_size, nodes)\n    between = range(local * nodes, (local + 1) * nodes)\n",
+    ),
+)
+WRONG.changed(
+    "returns where the nodes do not divide the world",
+    "no error",
+    ('raise ValueError(f"{ranks_per_node} ranks per node do not divide {world_size} ranks.")', "return"),
+)
+WRONG.changed(
+    "more ranks in a node than in the world",
+    "no error",
+    ("if world_size % ranks_per_node:", "if ranks_per_node > world_size:"),
+)

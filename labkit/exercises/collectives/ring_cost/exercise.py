@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from labkit.checks.case import Case
 from labkit.checks.declared import Mistake
@@ -32,6 +32,11 @@ def _doubled_case(name: str, num_bytes: float, world_size: int, latency: float, 
     calls: list[Call] = [("ring_seconds", each) for each in one_at_a_time(num_bytes, world_size, latency, bandwidth)]
     calls += [("tree_seconds", args) for _, args in calls]
     return calls_case(name, calls + [("bus_bandwidth", each) for each in one_at_a_time(num_bytes, busy, world_size)])
+
+
+def _halved(first: int) -> Callable[[float, int, float, float], float]:
+    """Return the time of a tree whose message is halved in each round, from B / 2**first on."""
+    return lambda b, n, a, w: sum(2 * (a + b / 2 ** (first + turn) / w) for turn in range(doublings(n)))
 
 
 EXERCISE = formulas(
@@ -79,6 +84,18 @@ EXERCISE = formulas(
         Mistake("one step for each rank",
                 "tree_seconds counts a step for each rank; in a tree the number of ranks that are done doubles in "
                 "each round.", {"tree_seconds": lambda b, n, a, w: 2 * (n - 1) * (a + b / w)}),
+        Mistake("a chunk where the tree sends all",
+                "tree_seconds cuts the tensor. In a tree every message holds all of it: nothing is halved, and no "
+                "chunks are made.",
+                {"tree_seconds": (lambda b, n, a, w: 2 * doublings(n) * (a + b / n / w), _halved(0), _halved(1))}),
+        Mistake("all links added up",
+                "bus_bandwidth is that of one link: divide the bytes of all links by the number of ranks.",
+                {"bus_bandwidth": lambda b, s, n: 2 * (n - 1) * b / s}),
+        Mistake("sent and received add up",
+                "ring_seconds counts what a rank sends and what it receives one after the other. A link carries both "
+                "directions at the same time.",
+                {"ring_seconds": (lambda b, n, a, w: 2 * (n - 1) * (a + 2 * b / n / w),
+                                  lambda b, n, a, w: 4 * (n - 1) * (a + b / n / w))}),
         Mistake("algbw instead of busbw", "bus_bandwidth is algbw, bytes over seconds: multiply it by 2(N-1)/N.",
                 {"bus_bandwidth": lambda b, s, n: b / s}),
         Mistake("half of busbw",

@@ -47,3 +47,26 @@ WRONG.changed(
     "a round too many for powers of two",
     ("math.ceil(math.log2(world_size))", "world_size.bit_length()"),
 )
+WRONG.changed(
+    "a chunk in each message of the tree",
+    "a chunk where the tree sends all",
+    ("num_bytes / bandwidth_Bps)", "num_bytes / world_size / bandwidth_Bps)"),
+)
+WRONG.changed(
+    "half of it in each round of the tree",
+    "a chunk where the tree sends all",
+    (
+        "2 * math.ceil(math.log2(world_size)) * (latency_s + num_bytes / bandwidth_Bps)",
+        "sum(2 * (latency_s + num_bytes / 2**r / bandwidth_Bps) for r in range(math.ceil(math.log2(world_size))))",
+    ),
+)
+WRONG.changed(
+    "busbw of all links",
+    "all links added up",
+    ("2 * (world_size - 1) / world_size * num_bytes / seconds", "2 * (world_size - 1) * num_bytes / seconds"),
+)
+WRONG.changed(
+    "both directions one after the other",
+    "sent and received add up",
+    ("num_bytes / (world_size * bandwidth_Bps)", "2 * num_bytes / (world_size * bandwidth_Bps)"),
+)

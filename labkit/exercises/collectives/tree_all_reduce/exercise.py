@@ -32,6 +32,7 @@ _DOWN, _THROUGH_ROOT, _ONE_BY_ONE, _FEW, _POWERS = (
     "down in the order of the way up", "everything through rank 0", "one after another", "too few rounds",
     "only for powers of two",
 )  # fmt: skip
+_BOTH_WAYS = "more messages than in a tree"
 
 
 def _hands_on_too_early(came: SumOutcome) -> bool:
@@ -69,7 +70,7 @@ def _tree_traffic(case: Case, wire: Wire) -> Iterator[Finding]:
     needed, most = 2 * (size - 1), 2 * doublings(size)
     if len(real) > needed or sum(m.bytes for m in real) > needed * whole:
         text = f"The sums are right, with {total_text(real)} among all ranks; a tree needs {needed} of {whole} bytes."
-        mistake = EVERYBODY if sends_to_everyone(case, wire) else ""
+        mistake = EVERYBODY if sends_to_everyone(case, wire) else _BOTH_WAYS
         yield Finding(mistake, text, f"{needed} messages of {whole} bytes", total_text(real))
     if (rounds := rounds_of(real)) > most:
         text = f"The sums are right, but take {rounds} rounds, one message at a time on each rank; a tree of {size} "
@@ -124,6 +125,9 @@ EXERCISE = declared(
                     "In a tree other ranks add too, at the same time.",
                     came=lambda came: _passes_through_root(came.case, came.wire)),
         *common(EVERYBODY, "remainder dropped"),
+        sum_mistake(_BOTH_WAYS,
+                    "More messages travel than in a tree. On the way up one of each pair sends and drops out, and the "
+                    "other receives; the same pairs, the other way round, are the way down."),
         sum_mistake(_ONE_BY_ONE,
                     "The number of messages is right, but they follow one another: pair the ranks so that half of the "
                     "remaining ones send in each round."),

@@ -209,3 +209,37 @@ def tree_all_reduce(tensor, group=None):
         distance //= 2
 """,
 )
+WRONG.changed(
+    "both of a pair send",
+    "more messages than in a tree",
+    (
+        "    incoming = torch.empty_like(tensor)\n",
+        "    incoming = torch.empty_like(tensor)\n"
+        "    if world_size == 2 ** len(distances):\n"
+        "        for distance in distances:\n"
+        "            exchange(tensor, dist.get_process_group_ranks(group)[rank ^ distance], incoming,\n"
+        "                     dist.get_process_group_ranks(group)[rank ^ distance])\n"
+        "            tensor += incoming\n"
+        "        return\n",
+    ),
+)
+WRONG.changed(
+    "rank 0 hands the sum to each",
+    "one after another",
+    (
+        "    for distance in reversed(distances):  # down: ..., 4, 2, 1\n"
+        "        if rank % (2 * distance) == distance:\n"
+        "            dist.recv(tensor, group_src=rank - distance, group=group)\n"
+        "        elif rank % (2 * distance) == 0 and rank + distance < world_size:\n"
+        "            dist.send(tensor, group_dst=rank + distance, group=group)",
+        "    if rank:\n        dist.recv(tensor, group_src=0, group=group)\n"
+        "    for other in range(1, world_size) if rank == 0 else ():\n"
+        "        dist.send(tensor, group_dst=other, group=group)",
+    ),
+)
+WRONG.changed(
+    "the group is not handed on",
+    "group ranks taken for global ranks",
+    ("group_dst=rank", "dst=rank"),
+    ("group_src=rank", "src=rank"),
+)

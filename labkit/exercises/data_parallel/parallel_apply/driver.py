@@ -42,6 +42,7 @@ class _Meeting:
     failing: dict[int, str]
     ask: Ask | None = None
     met: bool = True
+    together: int = 0
     finished: list[int] = field(default_factory=list)
     came: dict[int, float] = field(default_factory=dict)
     recording: dict[int, bool] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class _Meeting:
             if self.begun == self.count:
                 self.all_begun.set()
         if self.met and not _within(_MEET_TURNS, self.all_begun.wait):
-            self.met = False
+            self.met, self.together = False, self.together or self.begun
 
     def waits_for(self, number: int) -> int | None:
         """Return whose end a replica waits for: the next one's; where some fail, a failing one the next failing one's.
@@ -162,9 +163,10 @@ def _is_recorded(output: Value, in_thread: bool, inputs: Values) -> bool:
 
 
 def _seen_of(meeting: _Meeting) -> dict[str, Value]:
-    """Return who has finished by now, how many have begun, whether all met, and what came for those that ended."""
+    """Return who has finished by now, how many have begun and ran together, and what came for those that ended."""
     finished = cast(list[Value], sorted(meeting.finished))
     seen: dict[str, Value] = {"finished": finished, "begun": meeting.begun, "met": meeting.met}
+    seen["together"] = meeting.together or meeting.begun
     return seen | ({"came": [meeting.came[number] for number in sorted(meeting.came)]} if meeting.ask else {})
 
 

@@ -76,7 +76,7 @@ def expected(case: Case) -> list[Values]:
 
 def structure(case: Case) -> list[Any]:
     """Return what the driver brings of outputs, of what is no list, and of an exception; values are looked at here."""
-    all_ended: dict[str, Any] = {"finished": Each(int), "begun": int, "met": bool}
+    all_ended: dict[str, Any] = {"finished": Each(int), "begun": int, "met": bool, "together": int}
     opposite: list[Any] = []
     if case.world_size > 1:
         all_ended["came"] = Each(float)
@@ -91,8 +91,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong: replicas that did not run together, an exception that is lost, outputs."""
     came, right = got[0], expected(case)[0]
     if not came["met"]:
+        count, together = len(listed(case.inputs[0], "weights")), cast(int, came["together"])
         text = "The replicas did not run at the same time: one waited for the others, and they had not begun."
-        yield Finding(_IN_TURN, text)
+        if together > 1:
+            text = f"Only {together} of {count} replicas ran at the same time; they waited for the others."
+        yield Finding(_TOO_FEW if together > 1 else _IN_TURN, text)
     elif "raised" in right:
         yield from _wrong_error(case, came)
     else:
@@ -149,6 +152,7 @@ def _wrong_outputs(case: Case, came: Values, right: Values) -> Iterator[Finding]
         yield Finding(_GRADIENTS, text)
 
 
+_TOO_FEW = "too few at the same time"
 _IN_TURN, _NOT_JOINED, _LOST, _ORDER, _KEYWORDS, _GRADIENTS = (
     "one after another", "not joined", "results lost", "in the order of their end", "keywords dropped",
     "gradients not as outside",
@@ -169,6 +173,7 @@ EXERCISE = declared(
         threads_case("3 replicas, the last one is done first", 141, 3),
         threads_case("2 replicas, with a second keyword", 142, 2, scale=0.5),
         threads_case("4 replicas, under no_grad", 143, 4, gradients=False),
+        threads_case("33 replicas", 146, 33),
         threads_case("replica 1 of 3 raises a ValueError", 144, 3, failing={1: "ValueError"}),
         threads_case("replicas 2 and 1 of 4 raise", 145, 4, failing={2: "ValueError", 1: "BadSampleError"}),
     ),
@@ -185,7 +190,11 @@ EXERCISE = declared(
     mistakes=(
         Mistake(_IN_TURN,
                 "Each replica began only when the one before had finished. Start all threads first: a join (or "
-                "result()) in the same loop waits at once."),
+                "result()) in the same loop waits at once, and so does a lock around the call."),
+        Mistake(_TOO_FEW,
+                "All replicas run at the same time, so each needs a thread of its own, begun before you wait for any: "
+                "a pool has as many as you ask for, ThreadPoolExecutor(len(replicas)), and by default not more than "
+                "32."),
         Mistake(_NOT_JOINED,
                 "You returned before the replicas were done, or never called one: starting a thread does not wait for "
                 "it. Start them all, then wait for all."),

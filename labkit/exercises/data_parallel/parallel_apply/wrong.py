@@ -124,3 +124,42 @@ WRONG.changed(
         "        return out if with_gradients else out.detach()",
     ),
 )
+WRONG.changed("two workers", "too few at the same time", ("ThreadPoolExecutor(len(replicas))", "ThreadPoolExecutor(2)"))
+WRONG.changed(
+    "as many workers as a pool has by default",
+    "too few at the same time",
+    ("ThreadPoolExecutor(len(replicas))", "ThreadPoolExecutor()"),
+)
+WRONG.changed(
+    "the first where it is called, after the others",
+    "too few at the same time",
+    (
+        "futures = [pool.submit(call, *pair) for pair in zip(replicas, inputs, strict=True)]",
+        "futures = [pool.submit(call, *pair) for pair in zip(replicas[1:], inputs[1:], strict=True)]",
+    ),
+    ("return [future.result()", "return [call(replicas[0], inputs[0])] + [future.result()"),
+)
+WRONG.changed(
+    "errors are returned",
+    "an exception swallowed",
+    ("[future.result() for", "[future.exception() or future.result() for"),
+)
+WRONG.changed(
+    "gradients on in all threads",
+    "gradients not as outside",
+    ("torch.set_grad_enabled(with_gradients)", "torch.enable_grad()"),
+)
+WRONG.right(
+    "asks for results inside the block",
+    """
+def parallel_apply(replicas, inputs):
+    enabled = torch.is_grad_enabled()
+
+    def call(pair):
+        with torch.set_grad_enabled(enabled):
+            return pair[0](**pair[1])
+
+    with ThreadPoolExecutor(len(replicas)) as pool:
+        return list(pool.map(call, zip(replicas, inputs)))
+""",
+)

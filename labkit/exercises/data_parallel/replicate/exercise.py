@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import cast
 
@@ -92,7 +93,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     mine, outputs = listed(came, "outputs"), listed(right, "outputs")
     for number, (output, wanted) in enumerate(zip(mine, outputs, strict=True)):
         if not close(output, wanted):
-            yield Finding("", f"Replica {number} does not compute what the module computes.")
+            yield Finding(_of_outputs(case, mine), f"Replica {number} does not compute what the module computes.")
     if not came["same_tensors"]:
         yield Finding(_CHANGED, "The module holds other tensors than before; the optimizer knows the old ones.")
     gradients, state = cast(Tensors, came["gradients"]), cast(Tensors, came["state"])
@@ -109,6 +110,13 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             "the module or of another replica: what it writes is seen there."
         )
         yield Finding(_SHARED, text)
+
+
+def _of_outputs(case: Case, came: list[Value]) -> str:
+    """Return the mistake that wrong outputs show, or ""."""
+    inputs = case.inputs[0]
+    turned = replace(case, inputs=({**inputs, "train": not inputs["train"]},))
+    return _OTHER_MODE if all(map(close, came, _alone(turned)[0])) else ""
 
 
 def _of_gradients(case: Case, came: Tensors, right: Tensors) -> str:
@@ -145,6 +153,7 @@ def _on_the_wrong_device(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and "meta" in _devices(case)
 
 
+_OTHER_MODE = "another mode"
 _DETACHED, _ONLY_FIRST, _ONLY_OTHERS, _AVERAGED, _TIED = (
     "detached", "only replica 0's gradients", "only the others' gradients", "averaged", "the shared weight lost",
 )  # fmt: skip
@@ -177,6 +186,9 @@ EXERCISE = declared(
         "copy.deepcopy(module, memo), for each device.",
     ),
     mistakes=(
+        Mistake(_OTHER_MODE,
+                "The replicas are in another mode than the module, training or evaluation: BatchNorm and Dropout "
+                "compute otherwise there. A deep copy keeps the module's mode."),
         Mistake(NOTHING, "Return the list of replicas: print shows a value, return hands it back."),
         Mistake(WRONG_LENGTH, "Return one replica for each device, also where a device occurs several times."),
         Mistake(_DETACHED,

@@ -158,3 +158,30 @@ def replicate(module, devices):
     return replicas
 """,
 )
+WRONG.right(
+    "replica 0 is the module itself",
+    """
+def replicate(module, devices):
+    tensors = [*module.parameters(), *module.buffers()]
+    replicas = [module]
+    for device in devices[1:]:
+        replicas.append(copy.deepcopy(module, {id(tensor): tensor.to(device, copy=True) for tensor in tensors}))
+    return replicas
+""",
+)
+wrong(
+    "one copy for all others",
+    "the same memory",
+    """
+def replicate(module, devices):
+    tensors = [*module.parameters(), *module.buffers()]
+    copies = {id(tensor): tensor.to(devices[-1], copy=True) for tensor in tensors}
+    others = [copy.deepcopy(module, {key: each.to(device) for key, each in copies.items()}) for device in devices[1:]]
+    return [module, *others]
+""",
+)
+WRONG.changed(
+    "puts them into training",
+    "another mode",
+    ("replicas.append(copy.deepcopy(module, memo))", "replicas.append(copy.deepcopy(module, memo).train())"),
+)

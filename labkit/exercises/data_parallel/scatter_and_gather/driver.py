@@ -36,6 +36,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
         if losses:
             torch.autograd.backward(torch.stack(losses).sum())
         result["gradients"] = [leaf.grad for leaf in leaves]
+    else:  # another kind of device has no numbers to bring back
+        result["followed"] = all(t.requires_grad for _, t in parts if t.is_floating_point())
     return result
 
 

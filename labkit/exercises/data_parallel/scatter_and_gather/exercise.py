@@ -32,7 +32,8 @@ _STACK, _DIM, _MIXED, _ORDER, _FIRST, _LOSSES = (
 _NOTHING = "nothing returned"
 _FEW, _ALONE = "the last piece is missing", "a single loss left as it is"
 _LONGER, _FEWER, _FIRST_PIECE = "longer pieces not first", "too few pieces", "the first piece for everybody"
-_REST = "the remainder in the last piece"
+_REST, _REPEATED = "the remainder in the last piece", "samples repeated"
+_FEATURES, _FLAT = "cut along another dimension", "other dimensions lost"
 
 
 def scatter_case(name: str, batch: Mapping[str, Tensor], devices: int | Sequence[str]) -> Case:
@@ -107,6 +108,8 @@ def expected(case: Case) -> list[Values]:
         gradients = [part.reshape(t.shape) for part, t in zip(parts, _outputs(case), strict=True)]
     if set(_devices(case)) == {"cpu"}:
         right["gradients"] = cast("list[Value]", gradients)
+    else:
+        right["followed"] = True
     return [right]
 
 
@@ -123,6 +126,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with pieces or whole, and then with gradients."""
     came, right = got[0], expected(case)[0]
     yield from _wrong_pieces(case, came["pieces"], right) if "pieces" in right else _wrong_whole(case, came, right)
+    if came.get("followed") is False:
+        yield Finding(_CUT_OFF, "What lies on another device now has no path back for gradients.")
     if "gradients" in right:
         wanted, mine = listed(right, "gradients"), listed(came, "gradients")
         for place, (gradient, other) in enumerate(zip(wanted, mine, strict=True)):
@@ -152,7 +157,9 @@ def _wrong_pieces(case: Case, came: Value, right: Values) -> Iterator[Finding]:
         count = f"{plural(_rows(case), 'sample')} on {plural(len(_devices(case)), 'device')}"
         if not mistake:
             lost = _FEW if sizes == due[: len(sizes)] else _LOST
-            mistake = lost if sum(sizes) < _rows(case) else _whole(sizes, due)
+            repeated = _REPEATED if len(sizes) == len(_devices(case)) > _rows(case) else ""
+            cut_elsewhere = _FEATURES if len(sizes) > 1 and set(sizes) == {_rows(case)} else ""
+            mistake = lost if sum(sizes) < _rows(case) else cut_elsewhere or repeated or _whole(sizes, due)
         yield Finding(mistake, f"{count}: the pieces have {sizes} samples.", str(due), str(sizes))
         return
     for place, (piece, other) in enumerate(zip(pieces, wanted, strict=True)):
@@ -247,6 +254,7 @@ _WAYS: dict[str, Callable[[Case], list[Any]]] = {
 _OTHER_WHOLES: tuple[tuple[str, Callable[[list[Tensor]], Tensor]], ...] = (
     (_ALONE, lambda outputs: outputs[0] if len(outputs) == 1 and outputs[0].dim() == 0 else torch.empty(0)),
     (_STACK, torch.stack),
+    (_FLAT, lambda outputs: torch.cat([each.flatten() for each in outputs])),
     (_DIM, lambda outputs: torch.cat(outputs, -1)),
     (_MIXED, lambda outputs: torch.stack(outputs).mean(0)),
     (_MIXED, lambda outputs: torch.stack(outputs).sum(0)),
@@ -317,6 +325,16 @@ EXERCISE = declared(
         Mistake(_EMPTY,
                 "With fewer samples than devices some of your pieces are empty: make as many pieces as there are "
                 "samples."),
+        Mistake(_FEATURES,
+                "Every piece has all samples: the tensors were cut along another dimension. The first one counts "
+                "samples."),
+        Mistake(_FLAT,
+                "The outputs were joined element by element: along dimension 0 there are samples, and each keeps its "
+                "other dimensions."),
+        Mistake(_REPEATED,
+                "You made a piece for every device and filled up with samples that are there already: then some count "
+                "twice. With fewer samples than devices, make one piece for each sample and leave the other devices "
+                "out."),
         Mistake(_FEW, "The last piece is missing: there are as many as devices, or as samples where those are fewer."),
         Mistake(_ALONE,
                 "A single loss becomes a vector, too, of one entry: then whoever calls gather need not ask how many "

@@ -68,3 +68,32 @@ WRONG.changed(
         "tensor.split([num_samples // count] * (count - 1) + [num_samples - num_samples // count * (count - 1)])",
     ),
 )
+changed(
+    "copies without gradients",
+    "gradients cut off",
+    ("    there = [output", "    with torch.no_grad():\n        there = [output"),
+)
+changed(
+    "fills up with the last sample",
+    "samples repeated",
+    (
+        COUNT,
+        "count = len(devices)\n    more = max(0, count - num_samples)\n"
+        "    batch = {key: torch.cat([t, t[-1:].repeat(more, *[1] * (t.dim() - 1))]) for key, t in batch.items()}",
+    ),
+)
+changed(
+    "all on one device where samples are few",
+    "too few pieces",
+    (COUNT, "count = len(devices) if num_samples >= len(devices) else 1"),
+)
+changed("all pieces on the first device", "not on its device", ("parts[i].to(devices[i])", "parts[i].to(devices[0])"))
+changed(
+    "stacks and flattens",
+    "stack for cat",
+    ("torch.cat(there)", "torch.stack(there).flatten(0, 1)"),
+)
+changed("cuts the features", "cut along another dimension", (CUT, "tensor.tensor_split(count, dim=-1)"))
+changed(
+    "joins flat outputs", "other dimensions lost", ("torch.cat(there)", "torch.cat([each.flatten() for each in there])")
+)

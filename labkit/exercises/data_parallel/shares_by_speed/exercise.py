@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from labkit.checks.case import Case
@@ -59,6 +60,50 @@ def _rest_in_order(num_samples: int, speeds: Sequence[int]) -> list[int]:
     for device in range(num_samples - sum(shares)):
         shares[device] += 1
     return shares
+
+
+def _rest_to_the_largest_remainder(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares = _floored(num_samples, speeds)
+    remainders = [num_samples * speed % sum(speeds) for speed in speeds]
+    shares[remainders.index(max(remainders))] += num_samples - sum(shares)
+    return shares
+
+
+def _smallest_first(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares = _floored(num_samples, speeds)
+    order = sorted(range(len(speeds)), key=lambda device: num_samples * speeds[device] % sum(speeds))
+    for device in order[: num_samples - sum(shares)]:
+        shares[device] += 1
+    return shares
+
+
+def _rounded_up(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    return [-(-num_samples * speed // sum(speeds)) for speed in speeds]
+
+
+def _one_at_least(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    """Return the shares where each device has a sample first, and the rest goes to the largest remainders."""
+    shares = [max(1, share) for share in _floored(num_samples, speeds)]
+    order = sorted(range(len(speeds)), key=lambda device: -(num_samples * speeds[device] % sum(speeds)))
+    for device in order[: max(0, num_samples - sum(shares))]:
+        shares[device] += 1
+    return shares
+
+
+def _as_times(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    """Return the shares of devices that need so many seconds a sample."""
+    product = math.prod(speeds)
+    return by_speed(num_samples, [product // speed for speed in speeds])
+
+
+def _of_largest_share(shares: Sequence[int], speeds: Sequence[int]) -> float:
+    device = shares.index(max(shares))
+    return shares[device] / speeds[device]
+
+
+def _of_least_speed(shares: Sequence[int], speeds: Sequence[int]) -> float:
+    device = speeds.index(min(speeds))
+    return shares[device] / speeds[device]
 
 
 def _rest_to_fastest(num_samples: int, speeds: Sequence[int]) -> list[int]:
@@ -131,10 +176,21 @@ EXERCISE = formulas(
                 {_SHARES: _floored}),
         Mistake("each rounded by itself",
                 "The shares do not always add up: each was rounded separately. Round down, then hand out the rest.",
-                {_SHARES: _rounded}),
+                {_SHARES: (_rounded, _rounded_up)}),
         Mistake("the rest to one device",
-                "What is left over all went to the first or the last device. It goes to the largest remainders, one "
-                "each.", {_SHARES: (_rest_to(True), _rest_to(False))}),
+                "What is left over all went to one device. It goes to the largest remainders, one each.",
+                {_SHARES: (_rest_to(True), _rest_to(False), _rest_to_the_largest_remainder)}),
+        Mistake("the smallest remainders first",
+                "What is left over went to the smallest remainders. It goes to the largest: they lack most of a whole "
+                "sample that is due.", {_SHARES: _smallest_first}),
+        Mistake("speeds taken for times",
+                "A speed is samples per second, not seconds for a sample: a faster device gets more samples, and needs "
+                "share / speed seconds for them.",
+                {_SHARES: _as_times,
+                 _SECONDS: lambda shares, speeds: max(map(math.prod, zip(shares, speeds, strict=True)))}),
+        Mistake("one sample at least",
+                "Each device got a sample before the rule was applied. By largest remainder a slow device may get "
+                "none, and the shares add up to num_samples.", {_SHARES: _one_at_least}),
         Mistake("the rest in order",
                 "What is left over went to the first devices. It goes to those with the largest remainders.",
                 {_SHARES: _rest_in_order}),
@@ -150,6 +206,10 @@ EXERCISE = formulas(
         Mistake("the largest share by the least speed",
                 "The largest share need not be the slowest device's: divide each share by its own speed, then take "
                 "the largest.", {_SECONDS: _largest_by_slowest}),
+        Mistake("one device's time taken for the last",
+                "Whoever has most samples, or is slowest for each, need not be done last, and neither need the last in "
+                "the list: compute share / speed for every device, and take the largest.",
+                {_SECONDS: (_of_largest_share, _of_least_speed, lambda shares, speeds: shares[-1] / speeds[-1])}),
         Mistake("the mean time", "slowest_seconds is the time of the last device, not the mean, the sum or the least.",
                 {_SECONDS: (lambda shares, speeds: sum(shares) / sum(speeds),
                             lambda shares, speeds: sum(_each_seconds(shares, speeds)),

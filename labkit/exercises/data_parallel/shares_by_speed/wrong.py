@@ -66,3 +66,41 @@ for exact in ("num_samples * speed / sum(speeds)", "speed / sum(speeds) * num_sa
     for d in sorted(range(len(speeds)), key=lambda d: exact[d] - int(exact[d]), reverse=True)[:rest]: shares[d] += 1""",
     )
 WRONG.changed("prints", "returns nothing", ("    return shares", "    print(shares)"))
+wrong_shares(
+    "all the rest to the largest remainder",
+    "the rest to one device",
+    """remainders = [num_samples * speed % sum(speeds) for speed in speeds]
+    shares[remainders.index(max(remainders))] += rest""",
+)
+wrong_shares("the smallest first", "the smallest remainders first", RIGHT_REST.replace("-remainders", "remainders"))
+wrong_shares(
+    "all rounded up",
+    "each rounded by itself",
+    "shares = [-(-num_samples * speed // sum(speeds)) for speed in speeds]",
+)
+wrong_shares(
+    "nobody stays idle",
+    "one sample at least",
+    "shares = [max(1, share) for share in shares]\n    rest = max(0, num_samples - sum(shares))\n    " + RIGHT_REST,
+)
+for what, seconds in {
+    "the largest share's time": "(lambda d: shares[d] / speeds[d])(shares.index(max(shares)))",
+    "the slowest device's time": "(lambda d: shares[d] / speeds[d])(speeds.index(min(speeds)))",
+    "the last in the list": "shares[-1] / speeds[-1]",
+}.items():
+    wrong_shares(
+        what,
+        "one device's time taken for the last",
+        RIGHT_REST,
+        f"\n\ndef slowest_seconds(shares, speeds):\n    return {seconds}\n",
+    )
+WRONG.changed(
+    "more samples for who needs longer",
+    "speeds taken for times",
+    (
+        "    exact = [",
+        "    product = math.prod(speeds)\n    speeds = [product // speed for speed in speeds]\n    exact = [",
+    ),
+    ("def shares_by_speed", "import math\n\n\ndef shares_by_speed"),
+)
+WRONG.changed("samples times speed", "speeds taken for times", ("max(share / speed", "max(share * speed"))

@@ -125,6 +125,14 @@ def _equal_sizes(sizes: list[int]) -> list[int]:
     return [sum(sizes) // len(sizes)] * len(sizes)
 
 
+def _one_each(sizes: list[int]) -> list[int]:
+    return [1] * len(sizes)
+
+
+def _of_the_one_before(sizes: list[int]) -> list[int]:
+    return [sizes[device - 1] for device in range(len(sizes))]
+
+
 def _sizes_of_first(sizes: list[int]) -> list[int]:
     return [sizes[0]] * len(sizes)
 
@@ -137,16 +145,29 @@ _ORDER, _OTHER_WAY, _ALL, _EQUAL, _AS_MODEL = (
     "another order", "the wrong way", "the whole batch for everyone", "equal pieces assumed",
     "gradients as large as the model",
 )  # fmt: skip
+_NO_BUFFERS = "buffers stay"
+_ONE_SAMPLE, _NEIGHBOUR, _AS_INPUTS = "the bytes of one sample", "another device's samples", "as large as the inputs"
 _SAMPLES = ("inputs", "outputs", "output gradients")
 _WAYS: tuple[tuple[str, Callable[[list[Any]], list[Move]]], ...] = (
     (_BACKWARD, _without("output gradients", "model gradients")),
     (_OUTPUT_GRADIENTS, _without("output gradients")),
     (_AT_HOME, _without("model")),
+    (_NO_BUFFERS, lambda call: [[*m[:3], call[4]] if m[0] == "model" else m for m in right_plan(*call)]),
     (_AS_MODEL, lambda call: right_plan(*call[:4], call[3])),
     (_ALL, _of_pieces(_all_samples, "inputs")),
     (_ALL, _of_pieces(_all_samples, *_SAMPLES)),
+    (_ONE_SAMPLE, _of_pieces(_one_each, "inputs")),
+    (_ONE_SAMPLE, _of_pieces(_one_each, "outputs", "output gradients")),
+    (_ONE_SAMPLE, _of_pieces(_one_each, *_SAMPLES)),
     (_EQUAL, _of_pieces(_equal_sizes, *_SAMPLES)),
+    (_NEIGHBOUR, _of_pieces(_of_the_one_before, *_SAMPLES)),
     (_EQUAL, _of_pieces(_sizes_of_first, *_SAMPLES)),
+    (
+        _AS_INPUTS,
+        lambda call: [
+            [*m[:3], call[0][m[2]] * call[1]] if m[0] == "output gradients" else m for m in right_plan(*call)
+        ],
+    ),
 )
 
 
@@ -175,7 +196,7 @@ EXERCISE = declared(
     structure=structure,
     looks=(find,),
     visible=(
-        plans_case("2 devices", [([5, 4], 10, 3, 600, 600)]),
+        plans_case("2 devices", [([6, 4], 10, 3, 600, 600)]),
         plans_case("3 devices, uneven, buffers and a frozen layer", [([4, 3, 2], 20, 8, 700, 500)]),
         plans_case("one device; four devices", [([5], 10, 3, 600, 600), ([2, 2, 1, 1], 7, 5, 90, 80)]),
     ),
@@ -212,6 +233,14 @@ EXERCISE = declared(
         Mistake(_OTHER_WAY, "These bytes go the other way: source and destination are swapped."),
         Mistake(_ALL, "Each device gets its own samples only: sizes[device] times the bytes of one."),
         Mistake(_EQUAL, "The pieces are not all equal: take sizes[device]."),
+        Mistake(_NO_BUFFERS,
+                "A model has model_bytes: its buffers and its frozen parameters go out with it, though they have no "
+                "gradient."),
+        Mistake(_ONE_SAMPLE,
+                "input_bytes and output_bytes are those of one sample; a device has sizes[device] of them."),
+        Mistake(_NEIGHBOUR,
+                "These are the samples of the device before: sizes begins with device 0, so device d has sizes[d]."),
+        Mistake(_AS_INPUTS, "An output's gradient has as many bytes as the output, not as the input."),
         Mistake(_AS_MODEL,
                 "Gradients have gradient_bytes: buffers and frozen parameters are part of the model and have none."),
     ),

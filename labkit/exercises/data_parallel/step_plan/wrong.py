@@ -52,3 +52,18 @@ wrong_plan(
     "another order",
     ("return plan", "return sorted(plan, key=lambda m: m.src + m.dst)"),
 )
+wrong_plan("one input for each device", "the bytes of one sample", ("sizes[d] * input_bytes", "input_bytes"))
+wrong_plan("one output for each device", "the bytes of one sample", ("sizes[d] * output_bytes", "output_bytes"))
+wrong_plan("sizes without device 0", "another device's samples", ("sizes[d]", "sizes[d - 1]"))
+wrong_plan(
+    "output gradients like inputs",
+    "as large as the inputs",
+    (
+        '("output gradients", True, lambda d: sizes[d] * output_bytes',
+        '("output gradients", True, lambda d: sizes[d] * input_bytes',
+    ),
+)
+wrong_plan("the model first", "another order", ("return plan", 'return sorted(plan, key=lambda m: m.what != "model")'))
+wrong_plan("the last device first", "another order", ("range(1, len(sizes))", "range(len(sizes) - 1, 0, -1)"))
+wrong_plan("output gradients come in", "the wrong way", ('"output gradients", True', '"output gradients", False'))
+wrong_plan("the model is what is trained", "buffers stay", ("lambda d: model_bytes", "lambda d: gradient_bytes"))

@@ -61,7 +61,8 @@ def wrong_averages(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[
     sent = _given(case, wire)
     if sent > most:
         text = f"The gradients are right, but rank 0 gave {sent} bytes to collectives; trained parameters have {most}."
-        yield Finding("", text)
+        frozen = sum(p.numel() * p.element_size() for p in model.parameters() if not p.requires_grad)
+        yield Finding("frozen parameters travel" if sent == most - 8 * 32 + frozen > most else "", text)
 
 
 def _given(case: Case, wire: Wire) -> int:
@@ -116,6 +117,12 @@ def _own(case: Case, got: Got, wire: Wire) -> bool:
         return False
     own = [gradients_of(model) for model in _after_backward(case)]
     return all(same(values.get("gradients"), mine) for values, mine in zip(got, own, strict=True))
+
+
+def _all_have_rank_0s(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether every rank has rank 0's own gradients."""
+    mine = gradients_of(_after_backward(case)[0])
+    return isinstance(got, tuple) and case.world_size > 1 and all(same(values.get("gradients"), mine) for values in got)
 
 
 def _gradients_of_ranks(case: Case, got: Got) -> list[dict[str, tuple[Value, Value]]]:
@@ -197,6 +204,12 @@ MISTAKES = (
     Mistake("never averaged", "Every rank still has its own gradients. Either nothing was reduced, or the result was "
             "never written into parameter.grad.",
             seen=_own),
+    Mistake("rank 0's gradients for all",
+            "Every rank has rank 0's own gradients: broadcast hands them out and adds nothing. The mean is over all "
+            "ranks: dist.all_reduce, then divide.", seen=_all_have_rank_0s),
+    Mistake("frozen parameters travel",
+            "Bytes travel for frozen parameters too. Leave out all that have requires_grad=False: they have no "
+            "gradient on any rank."),
     Mistake("gradients set to zero",
             "Every gradient is 0: zeros belong only where this rank has no gradient, grad is None.", seen=_all_zero),
     Mistake("divided, never added up",

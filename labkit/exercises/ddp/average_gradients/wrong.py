@@ -157,3 +157,45 @@ def average_gradients(module):
             parameter.grad /= has
 """,
 )
+WRONG.changed(
+    "hands out rank 0's gradients",
+    "rank 0's gradients for all",
+    (
+        "        dist.all_reduce(parameter.grad)\n        parameter.grad.div_(dist.get_world_size())",
+        "        dist.broadcast(parameter.grad, src=0)",
+    ),
+)
+WRONG.changed(
+    "zeros are sent for frozen parameters",
+    "frozen parameters travel",
+    (
+        "        if not parameter.requires_grad:\n",
+        "        if not parameter.requires_grad:\n            dist.all_reduce(torch.zeros_like(parameter))\n",
+    ),
+)
+WRONG.changed(
+    "one message of what is there",
+    "a missing gradient is skipped",
+    (
+        "    for parameter in module.parameters():\n",
+        "    there = [each for each in module.parameters() if each.grad is not None]\n"
+        "    flat = torch.cat([each.grad.flatten() for each in there])\n"
+        "    dist.all_reduce(flat)\n    flat /= dist.get_world_size()\n"
+        "    for each, piece in zip(there, flat.split([each.numel() for each in there])):\n"
+        "        each.grad = piece.view_as(each)\n    for parameter in ():\n",
+    ),
+)
+WRONG.changed(
+    "the module's own parameters", "some are left out", ("module.parameters()", "module.parameters(recurse=False)")
+)
+WRONG.right(
+    "assigns a new tensor",
+    """
+def average_gradients(module):
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            total = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+            dist.all_reduce(total)
+            parameter.grad = total / dist.get_world_size()
+""",
+)

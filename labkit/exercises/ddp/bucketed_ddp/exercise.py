@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case, Failure, Got
-from labkit.checks.declared import Mistake, declared
+from labkit.checks.declared import Mistake, declared, either
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
-from labkit.exercises.averaging.wrappers import COMMON, left_behind, not_all_copied_back
+from labkit.exercises.averaging.wrappers import (
+    COMMON,
+    EQUAL_LATER,
+    ONE_GO,
+    left_behind,
+    not_all_copied_back,
+)
 from labkit.exercises.ddp.bucketed_ddp.driver import drive
 from labkit.exercises.ddp.par_programs import BUCKETS
 
@@ -27,6 +33,16 @@ def _packs_none(case: Case, got: Got, wire: Wire) -> bool:
     return marks.says("NoneType", kind="exception")(case, got, wire) and not marks.says("copy_")(case, got, wire)
 
 
+def _unpacks_another(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a bucket was cut into the pieces of another one."""
+    return isinstance(got, Failure) and "split_with_sizes" in got.message and "finish_gradient" in got.detail
+
+
+def _fewer_than_planned(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether fewer buckets had left than there are when finish paired the two."""
+    return isinstance(got, Failure) and "zip() argument" in got.message and "finish_gradient" in got.detail
+
+
 def _none_in_a_lambda(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and "NoneType" in got.message and "in <lambda>" in got.detail
 
@@ -37,6 +53,7 @@ def _called_before(case: Case, got: Got, wire: Wire) -> bool:
 
 
 MISTAKES = (
+    EQUAL_LATER,
     *COMMON,
     Mistake("buckets in the order of registration",
             "The buckets are cut from the first parameter to the last. Backward begins at the last layer: the first "
@@ -47,13 +64,14 @@ MISTAKES = (
             "Where you do, the cap is too small: bucket_cap_mb * 2**20 bytes.",
             seen=marks.one_for_each),
     marks.AFTER_BACKWARD,
+    ONE_GO,
     Mistake("one bucket for all",
             "All gradients travel in one bucket although the cap is smaller: sizes are bytes, numel() * "
             "element_size(), and bucket_cap_mb is in units of 2**20 bytes.", seen=marks.one_for_all),
     Mistake("sent as they fill",
             "A bucket left before one that comes earlier in the plan. Another rank may fill them in another order, "
             "and then two different buckets are added: send the next of the plan when it is full, never a later one.",
-            seen=marks.another_order),
+            seen=either(marks.another_order, _unpacks_another), certain=True),
     Mistake("bytes counted otherwise",
             "The buckets are cut at another cap than the one given. The bytes of a gradient are parameter.numel() * "
             "parameter.element_size() (this model is float64, 8 bytes a number), and 1 MB is 2**20 bytes.",
@@ -64,7 +82,11 @@ MISTAKES = (
     Mistake("a full bucket stays behind",
             "Some gradients were averaged and others never left this rank: a bucket stayed behind. When one has left, "
             "the next may already be full, and no hook will fire for it again. Or it waits for the gradient of a "
-            "frozen parameter, which never comes. Or it holds other parameters than the plan says.", seen=left_behind),
+            "frozen parameter, which never comes. Or it holds other parameters than the plan says.",
+            seen=either(left_behind, _fewer_than_planned), certain=True),
+    Mistake("no gradients after it",
+            "After finish_gradient_synchronization a grad is None. The optimizer reads the mean only then: the caller "
+            "sets every grad to None before the next step.", seen=marks.all_are("none")),
     Mistake("called before the gradient is there",
             "register_hook calls before the gradient is stored in .grad, register_post_accumulate_grad_hook when it is "
             "there.", seen=_called_before, certain=True),

@@ -261,3 +261,105 @@ WRONG.changed(
         "parameter.register_hook(lambda _, p=parameter: self.on_gradient(p))",
     ),
 )
+WRONG.changed(
+    "goes on to the next bucket",
+    "sent as they fill",
+    (
+        "            if not self.complete.issuperset(bucket):\n                break",
+        "            if not self.complete.issuperset(bucket):\n                continue",
+    ),
+)
+WRONG.changed(
+    "frozen ones have a place in the plan",
+    "a full bucket stays behind",
+    (
+        "trained = [parameter for parameter in module.parameters() if parameter.requires_grad]",
+        "trained = list(module.parameters())",
+    ),
+    (
+        "        for parameter in trained:\n",
+        "        for parameter in filter(lambda each: each.requires_grad, trained):\n",
+    ),
+)
+WRONG.changed(
+    "all buckets in the last hook",
+    "all in the last hook",
+    (
+        "        for bucket in self.buckets[len(self.in_flight) :]:\n",
+        "        if len(self.complete) < sum(map(len, self.buckets)):\n            return\n"
+        "        for bucket in self.buckets:\n",
+    ),
+)
+WRONG.changed(
+    "sets the gradients to None",
+    "no gradients after it",
+    (
+        "        self.start_over()\n\n    def start_over",
+        "        self.module.zero_grad()\n        self.start_over()\n\n    def start_over",
+    ),
+)
+WRONG.changed(
+    "copies back, then waits",
+    "never averaged",
+    ("            handle.wait()\n            pieces", "            pieces"),
+    (
+        "                parameter.grad.copy_(piece.view_as(parameter))\n",
+        "                parameter.grad.copy_(piece.view_as(parameter))\n            handle.wait()\n",
+    ),
+)
+WRONG.changed(
+    "a million bytes for a megabyte", "bytes counted otherwise", ("bucket_cap_mb * 2**20", "bucket_cap_mb * 10**6")
+)
+WRONG.changed(
+    "waits for the bucket before",
+    "waits in the hook",
+    (
+        "            self.in_flight.append((flat, dist",
+        "            if self.in_flight:\n                self.in_flight[-1][1].wait()\n"
+        "            self.in_flight.append((flat, dist",
+    ),
+)
+WRONG.changed(
+    "broadcast when it runs",
+    "broadcast in a step",
+    ("        broadcast_module(module)\n", ""),
+    ("        return self.module(*", "        broadcast_module(self.module)\n        return self.module(*"),
+)
+WRONG.changed(
+    "its plan from the last bucket on",
+    "buckets in the order of registration",
+    ("for bucket in plan]", "for bucket in reversed(plan)]"),
+)
+WRONG.right(
+    "each gradient is a view of its bucket",
+    """
+class BucketedDDP(nn.Module):
+    def __init__(self, module, bucket_cap_mb=25.0):
+        super().__init__()
+        self.module = module
+        broadcast_module(module)
+        trained = [each for each in module.parameters() if each.requires_grad]
+        sizes = [each.numel() * each.element_size() for each in trained]
+        self.buckets = [[trained[i] for i in bucket] for bucket in bucket_plan(sizes, int(bucket_cap_mb * 2**20))]
+        self.sent, self.complete = [], set()
+        for each in trained:
+            each.register_post_accumulate_grad_hook(self.on_gradient)
+
+    def forward(self, *args, **kwargs):
+        return self.module(*args, **kwargs)
+
+    def on_gradient(self, parameter):
+        self.complete.add(parameter)
+        while len(self.sent) < len(self.buckets) and self.complete.issuperset(self.buckets[len(self.sent)]):
+            bucket = self.buckets[len(self.sent)]
+            flat = torch.cat([each.grad.flatten() for each in bucket]).div_(dist.get_world_size())
+            for each, piece in zip(bucket, flat.split([each.numel() for each in bucket])):
+                each.grad = piece.view_as(each)
+            self.sent.append(dist.all_reduce(flat, async_op=True))
+
+    def finish_gradient_synchronization(self):
+        for handle in self.sent:
+            handle.wait()
+        self.sent, self.complete = [], set()
+""",
+)

@@ -79,7 +79,8 @@ def _wrong(case: Case, got: Got) -> list[tuple[str, list[Any], Value, Value]]:
     ):
         if function == "best_num_buckets" and type(mine) is int and 1 <= mine <= args[-1]:
             times = _times(args)
-            good = times[mine] <= min(times.values()) * (1 + 1e-9)  # equally good counts are right too
+            # What is equally good up to rounding is right too; on one rank all are equal to the last digit.
+            good = mine == right if args[2] == 1 else times[mine] <= min(times.values()) * (1 + 1e-9)
         else:
             good = function == "overlapped_seconds" and is_number(mine) and math.isclose(mine, cast(float, right))
         if not good:
@@ -114,6 +115,11 @@ def _ring(size: float, k: int, n: int, a: float, w: float) -> float:
     return Link(0.0, n, a, w).all_reduce_s(size / k)
 
 
+def _end(backward: float, count: int, bucket: float) -> float:
+    """Return when the last of `count` buckets is reduced, each of which travels for so long."""
+    return max(backward + bucket, backward / count + count * bucket)
+
+
 def _latency_paid_once(t: float, b: float, k: int, n: int, a: float, w: float) -> float:
     return 2 * (n - 1) * a + max(t + _ring(b, k, n, 0, w), t / k + k * _ring(b, k, n, 0, w))
 
@@ -121,6 +127,19 @@ def _latency_paid_once(t: float, b: float, k: int, n: int, a: float, w: float) -
 def _only_the_best(case: Case, got: Got, wire: Wire) -> bool:
     wrong = _wrong(case, got)
     return {function for function, *_ in wrong} == {"best_num_buckets"} and all(type(came) is int for *_, came in wrong)
+
+
+def _gives_a_time(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether best_num_buckets gives the least time itself."""
+    wrong = _wrong(case, got)
+    return {function for function, *_ in wrong} == {"best_num_buckets"} and all(
+        isinstance(came, float) and math.isclose(came, min(_times(args).values())) for _, args, _, came in wrong
+    )
+
+
+def _not_the_smallest(case: Case, got: Got, wire: Wire) -> bool:
+    wrong = _wrong(case, got)
+    return bool(wrong) and all(args and function == "best_num_buckets" and args[2] == 1 for function, args, *_ in wrong)
 
 
 def _nothing(case: Case, got: Got, wire: Wire) -> bool:
@@ -142,6 +161,23 @@ MISTAKES = (
             "another after the first is ready.", seen=_as_if(lambda t, b, k, n, a, w: t + _ring(b, k, n, a, w))),
     Mistake("latency paid once", "Every bucket pays its latency: 2(N-1) of them for each all_reduce.",
             seen=_as_if(_latency_paid_once)),
+    Mistake("the whole tensor in each bucket",
+            "Each bucket travels with all bytes: it holds num_bytes / num_buckets of them.",
+            seen=_as_if(lambda t, b, k, n, a, w: _end(t, k, _ring(b, 1, n, a, w)))),
+    Mistake("one half of the ring only",
+            "A bucket's all_reduce has two halves, reduce-scatter and all-gather, of N-1 steps each.",
+            seen=_as_if(lambda t, b, k, n, a, w: _end(t, k, _ring(b, k, n, a, w) / 2))),
+    Mistake("one message for a bucket",
+            "A bucket costs more than one message of its bytes: a ring all_reduce has 2(N-1) steps, each with a "
+            "latency and an N-th of the bucket.", seen=_as_if(lambda t, b, k, n, a, w: _end(t, k, a + b / k / w))),
+    Mistake("only what is exposed",
+            "This is the time after backward alone. The time from the beginning of backward is asked for.",
+            seen=_as_if(lambda t, b, k, n, a, w: _end(t, k, _ring(b, k, n, a, w)) - t)),
+    Mistake("a time for the number",
+            "best_num_buckets returns a number of buckets, not the time that it takes: min(..., key=...).",
+            seen=_gives_a_time),
+    Mistake("not the smallest of several",
+            "Of several numbers of buckets that take the same time, return the smallest.", seen=_not_the_smallest),
     Mistake("not the best number",
             "The time is right, but another number of buckets gives less: compare all from 1 to most.",
             seen=_only_the_best),
@@ -158,6 +194,7 @@ EXERCISE = declared(
         cost_case("8 ranks, compute takes longer", [(0.030, 1e8, 8, 1e-5, 1e10)], [1, 2, 5]),
         cost_case("8 ranks, the network takes longer", [(0.005, 1e8, 8, 1e-5, 1e10)], [1, 4]),
         cost_case("4 ranks, latency counts", [(0.001, 1e5, 4, 1e-4, 1e9)], [1, 3, 10]),
+        cost_case("one rank: nothing travels", [(0.5, 1e5, 1, 1e-4, 1e9)], [1, 4]),
     ),
     distributed=False,
     hints=(

@@ -13,4 +13,8 @@ def cases(draw: random.Random) -> list[Case]:
         (draw.uniform(1e-3, 5e-2), draw.uniform(1e6, 1e9), draw.choice([2, 3, 8, 64]), draw.uniform(1e-6, 1e-4), rate)
         for rate in (1e9, 5e9, 2e10, 1e11)
     ]
-    return [cost_case("drawn worlds", worlds, [1, 2, draw.randint(3, 40)], most=draw.randint(20, 80))]
+    alone: World = (draw.choice([0.25, 0.5]), 1e6, 1, 1e-5, 1e9)
+    return [
+        cost_case("one rank: nothing travels", [alone], [1, 2]),
+        cost_case("drawn worlds", worlds, [1, 2, draw.randint(3, 40)], most=draw.randint(20, 80)),
+    ]

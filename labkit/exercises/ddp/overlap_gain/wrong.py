@@ -41,3 +41,36 @@ cost(
     "(bucket - latency)))(2 * (world_size - 1) * latency_s)",
 )
 cost("prints", "returns nothing", f"print({RIGHT})")
+WRONG.changed(
+    "all bytes in each bucket",
+    "the whole tensor in each bucket",
+    ("num_bytes / num_buckets / world_size", "num_bytes / world_size"),
+)
+WRONG.changed(
+    "half a ring", "one half of the ring only", ("bucket = 2 * (world_size - 1)", "bucket = (world_size - 1)")
+)
+WRONG.changed(
+    "a bucket is a message",
+    "one message for a bucket",
+    (
+        "2 * (world_size - 1) * (latency_s + num_bytes / num_buckets / world_size / bandwidth_Bps)",
+        "latency_s + num_bytes / num_buckets / bandwidth_Bps",
+    ),
+)
+WRONG.changed(
+    "what is left after backward",
+    "only what is exposed",
+    ("num_buckets * bucket)", "num_buckets * bucket) - backward_s"),
+)
+WRONG.changed(
+    "the least time",
+    "a time for the number",
+    ("min(range(1, most + 1), key=seconds)", "min(map(seconds, range(1, most + 1)))"),
+)
+WRONG.changed(
+    "the largest of several",
+    "not the smallest of several",
+    ("key=seconds)", "key=lambda k: (round(seconds(k), 12), -k))"),
+)
+WRONG.changed("one bucket is none", "not the best number", ("range(1, most + 1)", "range(2, most + 1)"))
+WRONG.changed("fewer than most", "not the best number", ("range(1, most + 1)", "range(1, most)"))

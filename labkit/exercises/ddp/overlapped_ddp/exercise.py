@@ -8,7 +8,15 @@ from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
-from labkit.exercises.averaging.wrappers import COMMON, DIVIDED_ON_ITS_WAY, left_behind
+from labkit.exercises.averaging.wrappers import (
+    COMMON,
+    DIVIDED_ON_ITS_WAY,
+    EQUAL_LATER,
+    FIRST_STEP,
+    MORE_HOOKS,
+    ONE_GO,
+    left_behind,
+)
 from labkit.exercises.ddp.overlapped_ddp.driver import drive
 
 
@@ -21,10 +29,14 @@ def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, *
 
 
 MISTAKES = (
+    EQUAL_LATER,
     marks.PARAMETERS,
+    FIRST_STEP,
+    MORE_HOOKS,
     marks.TWO_HOOKS,
     DIVIDED_ON_ITS_WAY,
     *COMMON,
+    ONE_GO,
     Mistake(
         "some are left out",
         "Some gradients are averaged and others are still each rank's own: every parameter that needs a gradient "

@@ -161,3 +161,56 @@ overlapped(
     "one hook alone", "some are left out",
     ("(self.on_gradient)\n", "(self.on_gradient)\n                break\n"),
 )  # fmt: skip
+WRONG.changed(
+    "broadcast when it runs",
+    "broadcast in a step",
+    ("        broadcast_module(module)\n", ""),
+    ("        return self.module(*", "        broadcast_module(self.module)\n        return self.module(*"),
+)
+WRONG.changed(
+    "all in the hook of the last gradient",
+    "all in the last hook",
+    (
+        "        parameter.grad.div_(dist.get_world_size())\n"
+        "        self.handles.append(dist.all_reduce(parameter.grad, async_op=True))",
+        "        trained = [each for each in self.module.parameters() if each.requires_grad]\n"
+        "        if any(each.grad is None for each in trained):\n            return\n"
+        "        for each in trained:\n            each.grad.div_(dist.get_world_size())\n"
+        "            self.handles.append(dist.all_reduce(each.grad, async_op=True))",
+    ),
+)
+WRONG.changed(
+    "hooks go after the first step",
+    "the first step alone",
+    (
+        "parameter.register_post",
+        "self.hooks = getattr(self, 'hooks', [])\n                self.hooks += [parameter.register_post",
+    ),
+    ("hook(self.on_gradient)", "hook(self.on_gradient)]"),
+    (
+        "        self.handles.clear()\n",
+        "        self.handles.clear()\n        for hook in self.hooks:\n            hook.remove()\n",
+    ),
+)
+WRONG.changed(
+    "hooks in forward",
+    "hooks added in every step",
+    (
+        "        for parameter in module.parameters():\n            if parameter.requires_grad:\n"
+        "                parameter.register_post_accumulate_grad_hook(self.on_gradient)\n",
+        "",
+    ),
+    (
+        "        return self.module(*",
+        "        for parameter in self.module.parameters():\n            if parameter.requires_grad:\n"
+        "                parameter.register_post_accumulate_grad_hook(self.on_gradient)\n        return self.module(*",
+    ),
+)
+WRONG.changed(
+    "waits for the one before in the hook",
+    "waits in the hook",
+    (
+        "        parameter.grad.div_(",
+        "        if self.handles:\n            self.handles[-1].wait()\n        parameter.grad.div_(",
+    ),
+)

@@ -45,7 +45,12 @@ EXERCISE = formulas(
                 {"ring_bytes": lambda b, n: (n - 1) / n * b}),
         Mistake("whole tensor at each step", "ring_bytes counts whole tensors: a step sends one chunk, num_bytes / N.",
                 {"ring_bytes": lambda b, n: 2 * (n - 1) * b}),
-        Mistake("N steps", "ring_bytes counts N steps in each half: after N-1 a chunk has met everyone.",
+        Mistake("the messages of one rank alone",
+                "root_bytes counts one other rank: rank 0 receives from each of the N-1 others, and sends to each.",
+                {"root_bytes": lambda b, n: 2 * b}),
+        Mistake("N steps",
+                "ring_bytes is twice the tensor, as if each half had N steps, or N were very large: a half takes N-1 "
+                "steps, after which a chunk has met everyone.",
                 {"ring_bytes": lambda b, n: 2 * b}),
         Mistake("rounded down", "ring_bytes was rounded down: use / and not //, it is a float.",
                 {"ring_bytes": lambda b, n: 2 * (n - 1) * (b // n)}),

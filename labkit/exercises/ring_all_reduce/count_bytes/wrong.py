@@ -36,3 +36,13 @@ wrong(
     "def root_bytes(num_bytes, world_size):\n    return 2 * (world_size - 1) / world_size * num_bytes\n\n\n"
     "def ring_bytes(num_bytes, world_size):\n    return 2 * (world_size - 1) * num_bytes\n",
 )
+WRONG.changed(
+    "root: one other rank",
+    "the messages of one rank alone",
+    ("return 2 * (world_size - 1) * num_bytes", "return 2 * num_bytes"),
+)
+WRONG.changed(
+    "ring: the limit for many ranks",
+    "N steps",
+    ("return 2 * (world_size - 1) / world_size * num_bytes", "return 2.0 * num_bytes"),
+)

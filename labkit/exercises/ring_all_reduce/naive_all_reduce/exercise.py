@@ -20,7 +20,8 @@ from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic,
 from labkit.exercises.sums_over_ranks.traffic import NOT_THROUGH_ROOT, root_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
 
-_ONE_ALONE = "rank 0 hands on one rank's numbers"
+_MEANS = "the others get the mean"
+_ONE_ALONE, _ADDS_TOTAL = "rank 0 hands on one rank's numbers", "the total is added to one's own"
 _UNHEARD, _LEFT_OUT, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
     "nobody receives the total", "somebody is not heard", "rank 0 binds the total to a new name",
     "the total is sent too early", "rank 0 overwrites its own part", "only one rank is added",
@@ -30,6 +31,22 @@ _UNHEARD, _LEFT_OUT, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE =
 
 def _adds_one_only(came: SumOutcome) -> bool:
     return len(came.members) > 2 and any(share and sum(share) == 2 and max(share) == 1 for share in came.shares[0])
+
+
+def _adds_the_total(came: SumOutcome) -> bool:
+    """Return whether rank 0 holds the sum, and each other rank the sum and its own numbers once more."""
+    own_twice = [tuple(1 + (part == place) for part in range(len(came.members))) for place in range(len(came.members))]
+    others = list(enumerate(came.shares))[1:]
+    return came.complete[:1] == [1] and bool(others) and all(set(row) == {own_twice[place]} for place, row in others)
+
+
+def _others_have_the_mean(came: SumOutcome) -> bool:
+    mean = came.exact.double() / len(came.members)
+    return (
+        came.complete[:1] == [1]
+        and len(came.views) > 1
+        and all(torch.allclose(view.double(), mean, rtol=1e-5) for view in came.views[1:])
+    )
 
 
 def _kept_by_the_others(came: SumOutcome) -> bool:
@@ -120,6 +137,11 @@ EXERCISE = declared(
         sum_mistake(_TOO_EARLY,
                     "Rank 0 sent some ranks a sum that was not complete yet: add the tensors of all ranks first, and "
                     "only then send the total, in a second loop.", came=_some_got_less),
+        sum_mistake(_MEANS, "The others hold the sum divided by the number of ranks: send the sum as it is.",
+                    came=_others_have_the_mean),
+        sum_mistake(_ADDS_TOTAL,
+                    "Each other rank has added the total to its own numbers, which are in it already: what comes back "
+                    "replaces its tensor.", came=_adds_the_total),
         *common("nobody sent anything", "not in place", "mean instead of sum", "only rank 0 has the sum"),
         sum_mistake(_OVERWRITTEN,
                     "Rank 0's own contribution is missing from the sum: receive into a buffer of its own and add that.",

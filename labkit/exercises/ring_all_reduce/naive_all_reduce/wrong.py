@@ -150,3 +150,24 @@ changed("one rank too many", "a peer that is not there", ("range(1, world_size)"
 changed("takes itself for the only one", "nobody sent anything", ("dist.get_rank(), dist.get_world_size()", "0, 1"))
 WRONG.changed("multiplies", "another operation", ("tensor += incoming", "tensor *= incoming"))
 changed("takes what arrives", "rank 0 hands on one rank's numbers", ("tensor += incoming", "tensor = incoming"))
+WRONG.changed(
+    "the total is added to one's own",
+    "the total is added to one's own",
+    (
+        "        dist.recv(tensor, src=0)",
+        "        total = torch.empty_like(tensor)\n        dist.recv(total, src=0)\n        tensor += total",
+    ),
+)
+WRONG.changed(
+    "through the last rank",
+    "does not pass through rank 0",
+    ("rank == 0", "rank == world_size - 1"),
+    ("range(1, world_size)", "range(world_size - 1)"),
+    ("dst=0", "dst=world_size - 1"),
+    ("src=0", "src=world_size - 1"),
+)
+WRONG.changed(
+    "sends the mean back",
+    "the others get the mean",
+    ("            dist.send(tensor, dst=peer)", "            dist.send(tensor / world_size, dst=peer)"),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ _MODULO, _ITSELF, _CHUNKS, _ORDER, _ALONE, _NOTHING = (
     "complete chunks are sent in the wrong order", "a Send without its Recv", "a Reduce without its Recv",
 )  # fmt: skip
 _FEW, _NOT_ON = "some arrivals are not added", "what was reduced is not sent on"
+_OTHERS, _MANY = "other ranks than the two neighbours", "several chunks in a step"
 _OF_FAULT = {
     "no_plan": _NO_PLAN, "outside": _MODULO, "itself": _ITSELF, "backwards": _STEPS, "race": _SAME_CHUNK,
     "chunk_mismatch": _CHUNKS, "missing": _ORDER, "twice": _ORDER, "unmatched": _ALONE, "deadlock": _ALONE,
@@ -121,6 +123,8 @@ def _shown_by(plans: list[list[Record]]) -> str:
     num_sends, num_steps = len(sends[0]), len({record.step for record in plans[0]})
     num_reduces = sum(isinstance(record, Reduce) for record in plans[0])
     marks = {
+        _MANY: max(Counter(each.step for each in sends[0]).values(), default=0) > 2,
+        _OTHERS: any(len({each.peer for each in out}) > 1 for out in sends),
         _MIXED: len(both) == size and all({e.peer for e in out} == {e.peer for e in into} for out, into in both),
         _LEFTWARD: all(each.peer == (rank - 1) % size for rank, out in enumerate(sends) for each in out),
         _STEPS: num_sends == 2 * size - 2 and num_steps < num_sends,
@@ -162,6 +166,10 @@ EXERCISE = declared(
     ),
     mistakes=(
         Mistake(_NO_PLAN, "ring_plan returns one list of Send, Recv and Reduce records with whole numbers."),
+        Mistake(_OTHERS,
+                "A rank sends to one rank in some steps and to another in others. In a ring all its messages, those of "
+                "the all-gather too, go to its right neighbour, (r + 1) % N, and come from its left one."),
+        Mistake(_MANY, "A rank sends several chunks in a step. In each step it sends one and receives another."),
         Mistake(_MIXED,
                 "Rank r sends and receives with the same neighbour: it sends to (r + 1) % N and receives from (r - 1) "
                 "% N."),
@@ -194,7 +202,7 @@ EXERCISE = declared(
                 "A chunk or a peer is out of range: take it modulo the number of ranks (in Python -1 % N is N - 1)."),
         Mistake(_ITSELF,
                 "A rank names itself as its neighbour. Its neighbours are the ranks before and after it, and the last "
-                "rank is followed by rank 0."),
+                "rank is followed by rank 0. A rank that is alone has none, and an empty plan."),
         Mistake(_CHUNKS,
                 "What a rank receives must be what its left neighbour sends in that step: put r - 1 in place of r "
                 "into the formula of the chunk that is sent."),

@@ -124,3 +124,60 @@ wrong(
     "what was reduced is not sent on",
     _plan(scatter="Send(s, rank, right), Recv(s, left, left), Reduce(s, left)"),
 )
+WRONG.changed(
+    "the all-gather turns back",
+    "other ranks than the two neighbours",
+    (
+        "chunk=(rank + 1 - turn) % world_size, peer=right",
+        "chunk=(rank + 1 + turn) % world_size, peer=left",
+    ),
+    ("chunk=(rank - turn) % world_size, peer=left", "chunk=(rank + 2 + turn) % world_size, peer=right"),
+)
+WRONG.changed(
+    "hands its chunk to everybody itself",
+    "other ranks than the two neighbours",
+    (
+        "chunk=(rank + 1 - turn) % world_size, peer=right",
+        "chunk=(rank + 1) % world_size, peer=(rank + 1 + turn) % world_size",
+    ),
+    ("peer=left))\n    return", "peer=(rank - 1 - turn) % world_size))\n    return"),
+)
+WRONG.changed(
+    "all chunks in every step",
+    "several chunks in a step",
+    (
+        "        plan.append(Send(step, chunk=(rank - step) % world_size, peer=right))\n"
+        "        plan.append(Recv(step, chunk=arriving, peer=left))\n"
+        "        plan.append(Reduce(step, chunk=arriving))\n",
+        "        for chunk in range(world_size):\n            plan.append(Send(step, chunk=chunk, peer=right))\n"
+        "            plan.append(Recv(step, chunk=chunk, peer=left))\n"
+        "            plan.append(Reduce(step, chunk=chunk))\n",
+    ),
+)
+WRONG.changed(
+    "a rank alone talks to itself",
+    "a message to itself",
+    (
+        "    plan: list",
+        "    if world_size == 1:\n        return [Send(0, 0, 0), Recv(0, 0, 0), Reduce(0, 0)]\n    plan: list",
+    ),
+)
+WRONG.changed(
+    "reduces a step later",
+    "a Reduce without its Recv",
+    ("Reduce(step, chunk=arriving)", "Reduce(step + 1, chunk=arriving)"),
+)
+WRONG.right(
+    "begins with its right neighbour's chunk, the Reduce first",
+    """
+def ring_plan(rank, world_size):
+    right, left = (rank + 1) % world_size, (rank - 1) % world_size
+    plan = []
+    for step in range(2 * world_size - 2):
+        arriving = (rank - step) % world_size
+        if step < world_size - 1:
+            plan.append(Reduce(step, arriving))
+        plan += [Recv(step, arriving, left), Send(step, (rank + 1 - step) % world_size, right)]
+    return plan
+""",
+)

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import torch
 
-from labkit.checks.case import Case, Values
+from labkit.checks.case import Case, Failure, Values
 from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.ring_sum.driver import drive
-from labkit.exercises.sums_over_ranks.sum_mistakes import RING
-from labkit.exercises.sums_over_ranks.sum_outcome import sum_outcome, wrong_sums
-from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic, sum_case
+from labkit.exercises.sums_over_ranks.sum_mistakes import RING, reworded, sum_mistake
+from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
+from labkit.exercises.sums_over_ranks.sums import expected_bases, input_of, least_traffic, members_of, sum_case
 from labkit.exercises.sums_over_ranks.traffic import outsiders, ring_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import ring_steps, sweep
 
@@ -27,6 +27,17 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     yield from outsiders(case, wire)
     yield from ring_traffic(case, wire)
     yield from lost_messages(wire)
+
+
+def _too_few_chunks(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether torch.chunk cuts fewer chunks than there are ranks, and a list ended too early."""
+    members = members_of(case)
+    numel = input_of(case, members[0]).numel()
+    return failure.error == "IndexError" and len(torch.empty(numel).chunk(len(members))) < len(members)
+
+
+def _leaves_short_ones(came: SumOutcome) -> bool:
+    return 0 < len(came.exact) < len(came.members) and came.unchanged and not came.wire.messages
 
 
 EXERCISE = declared(
@@ -58,5 +69,25 @@ EXERCISE = declared(
         "dist.get_world_size(group).",
     ),
     sweep=sweep(lambda size: sum_case(100 + size, size, (2 * size + 1,)), ring_steps, slack=3),
-    mistakes=RING,
+    mistakes=(
+        sum_mistake(
+            "fewer chunks than ranks",
+            "The plan names more chunks than there are: tensor.chunk(N) may cut fewer than N, 3 elements into 3 "
+            "for 4 ranks. chunk_bounds always gives N, the last of them empty.",
+            failed=_too_few_chunks,
+            certain=True,
+        ),
+        sum_mistake(
+            "short tensors left alone",
+            "No message was sent for a tensor with fewer elements than ranks. It has a sum like any other: some "
+            "of its chunks are empty, and run_plan leaves those out.",
+            came=_leaves_short_ones,
+        ),
+        reworded(
+            "another operation",
+            "These are the numbers of another operation: what arrives has to be added, and run_plan does so unless "
+            "you hand it another combine.",
+        ),
+        *RING,
+    ),
 )

@@ -209,3 +209,29 @@ WRONG.changed(
     ("flat = tensor.view(-1)", "flat = tensor"),
     ("chunk_bounds(flat.numel(), world_size)", "chunk_bounds(len(flat), world_size)"),
 )
+WRONG.changed(
+    "as torch.chunk cuts",
+    "fewer chunks than ranks",
+    (
+        "[flat[start:end] for start, end in chunk_bounds(flat.numel(), world_size)]",
+        "list(flat.chunk(world_size))",
+    ),
+)
+WRONG.changed(
+    "nothing for short tensors",
+    "short tensors left alone",
+    (
+        "    flat = tensor.view(-1)\n",
+        "    flat = tensor.view(-1)\n    if flat.numel() < world_size:\n        return\n",
+    ),
+)
+WRONG.changed("the largest of each", "another operation", ("chunks, group)", "chunks, group, torch.maximum)"))
+WRONG.changed("the group is not handed on", "group ranks taken for global ranks", ("chunks, group)", "chunks)"))
+WRONG.changed(
+    "pads a copy",
+    "not in place",
+    (
+        "    flat = tensor.view(-1)\n",
+        "    flat = torch.nn.functional.pad(tensor.view(-1), (0, -tensor.numel() % world_size))\n",
+    ),
+)

@@ -14,7 +14,7 @@ from labkit.checks.case import Case, Failure, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
-from labkit.checks.hanging import waits_in
+from labkit.checks.hanging import hangs, waits_in
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.plan_cases import (
@@ -44,6 +44,11 @@ _EMPTY_BATCH, _EMPTY, _ADDS, _NO_OUT, _ALWAYS, _NEVER, _ITSELF, _NOTHING, _NOT_I
 _SHARED, _MORE, _OTHER_STEP, _SWAPPED, _LATE = (
     "one buffer for two messages", "more receives than the plan has", "the Reduce of another step",
     "combine's arguments swapped", "reduced after the last step",
+)  # fmt: skip
+
+_TOGETHER, _ANOTHERS, _SKIPPED, _INTO_EMPTY, _RINGS = (
+    "a step begins before the last one ends", "the Reduce of another chunk", "a step with an empty chunk left out",
+    "receives for empty chunks", "taken for a ring's plan",
 )  # fmt: skip
 
 
@@ -85,12 +90,22 @@ def _cause(case: Case, came: list[Tensor], wire: Wire) -> str:
         (_ALWAYS, lambda: simulate(case, reduce=True)),
         (_NEVER, lambda: simulate(case, reduce=False)),
         (_OTHER_STEP, lambda: simulate(case, anywhere=True)),
+        (_TOGETHER, lambda: simulate(case, together=True)),
+        (_ANOTHERS, lambda: simulate(case, with_others=True)),
+        (_RINGS, lambda: simulate(case, like_a_ring=True)),
         (_SHARED, lambda: simulate(case, shared=1)),
         (_SHARED, lambda: simulate(case, shared=-1)),
         (_ITSELF, lambda: simulate(case, combine=lambda chunk, incoming: 2 * incoming)),
         (_NOT_IN_PLACE if wire.messages else _NOTHING, lambda: [values.tensor(each, "tensor") for each in case.inputs]),
     )
-    return as_if(came, ways, lambda a, b: all(map(torch.equal, a, b))) or _from_wire(case, wire)
+    known = as_if(came, ways, lambda a, b: all(map(torch.equal, a, b)))
+    return known or (_TOGETHER if _partly_together(case, came) else _from_wire(case, wire))
+
+
+def _partly_together(case: Case, came: list[Tensor]) -> bool:
+    """Return whether each number is right or what a step sends that does not wait; on processes some are in time."""
+    found = zip(came, simulate(case), simulate(case, together=True), strict=True)
+    return all(bool(((mine == right) | (mine == early)).all()) for mine, right, early in found)
 
 
 def _combine_of(case: Case) -> Callable[[Tensor, Tensor], Tensor]:
@@ -170,6 +185,26 @@ def _one_at_a_time(case: Case, failure: Failure, wire: Wire) -> bool:
 
 def _one_too_many(case: Case, failure: Failure, wire: Wire) -> bool:
     return waits_in(failure, "recv") and _travelled(case, wire)
+
+
+def _leaves_a_step_out(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether ranks wait for ever where a chunk is empty: a plan without one has passed before."""
+    return hangs(failure) and 0 in sizes_of(case) and bool(wire.messages)
+
+
+def _receives_nothing(case: Case, failure: Failure, wire: Wire) -> bool:
+    said = ("receives into 0 x", "asked for 0 B")
+    return 0 in sizes_of(case) and any(words in failure.message for words in said)
+
+
+def _hangs_in_no_ring(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether ranks wait for ever in a plan that has steps with several messages, after some have arrived."""
+    several = any(
+        len([each for each in plan_of(case, rank) if each["kind"] == "Send" and each["step"] == step]) > 1
+        for rank in members_of(case)
+        for step in {each["step"] for each in plan_of(case, rank)}
+    )
+    return hangs(failure) and several and any(message.received is not None for message in wire.messages)
 
 
 def _posted_nothing(case: Case, failure: Failure, wire: Wire) -> bool:
@@ -254,6 +289,22 @@ EXERCISE = declared(
         sum_mistake(_NOT_IN_PLACE,
                     "Messages arrived, but the chunks did not change: write into them (chunk.copy_(incoming), chunk "
                     "+= incoming); chunks[i] = incoming only puts another tensor into the list."),
+        sum_mistake(_TOGETHER,
+                    "A later step sent what a chunk held before an earlier one was over. Wait for all messages of a "
+                    "step, and do its Reduces, before you post those of the next."),
+        sum_mistake(_ANOTHERS,
+                    "All that arrived in a step with a Reduce was added. A Reduce names its chunk; what arrives for "
+                    "the step's other chunks overwrites them."),
+        sum_mistake(_INTO_EMPTY,
+                    "A receive was posted for an empty chunk, and took the next message of that rank: no message is "
+                    "sent for an empty chunk, so leave out its Send and its Recv.", failed=_receives_nothing),
+        sum_mistake(_SKIPPED,
+                    "Ranks wait for ever, and here a chunk is empty: leave out the records of that chunk alone. The "
+                    "step's other messages are sent, and the steps after it are run.", failed=_leaves_a_step_out),
+        sum_mistake(_RINGS,
+                    "This plan is no ring's: a step may have several sends and receives, or none, with any ranks, and "
+                    "a Reduce may stand in any step. Do what the records of the step say, with the peers that they "
+                    "name.", failed=_hangs_in_no_ring),
         sum_mistake(_ONE,
                     "Every waiting rank is stuck in the same kind of call, and nobody has posted the other end: make a "
                     "P2POp for each Send and each Recv of a step, post them together with dist.batch_isend_irecv, "

@@ -271,3 +271,77 @@ WRONG.changed(
         "    for chunk, incoming in landed:\n        combine(chunk, incoming, out=chunk)\n",
     ),
 )
+WRONG.changed(
+    "all steps in one batch",
+    "a step begins before the last one ends",
+    ("    landing_zone = torch.empty_like(longest)", "    works, landed = [], []"),
+    ("torch.empty_like(chunk) if arriving else landing_zone[: chunk.numel()]", "torch.empty_like(chunk)"),
+    (
+        "        for work in dist.batch_isend_irecv(batch) if batch else []:\n            work.wait()\n"
+        "        for chunk, incoming in arriving:\n            combine(chunk, incoming, out=chunk)\n",
+        "        works += dist.batch_isend_irecv(batch) if batch else []\n        landed += arriving\n"
+        "    for work in works:\n        work.wait()\n"
+        "    for chunk, incoming in landed:\n        combine(chunk, incoming, out=chunk)\n",
+    ),
+)
+WRONG.changed(
+    "adds all that arrives in a step with a Reduce",
+    "the Reduce of another chunk",
+    ("if record.chunk in reduced:", "if reduced:"),
+)
+WRONG.changed(
+    "leaves out a step with an empty chunk",
+    "a step with an empty chunk left out",
+    (
+        "        step = [record for record in records if chunks[record.chunk].numel() > 0]\n",
+        "        step = list(records)\n        if any(chunks[record.chunk].numel() == 0 for record in step):\n"
+        "            continue\n",
+    ),
+)
+WRONG.changed(
+    "leaves out the sends of empty chunks alone",
+    "receives for empty chunks",
+    ("in records if chunks", "in records if isinstance(record, Recv) or chunks"),
+)
+WRONG.changed(
+    "one send and one receive a step",
+    "taken for a ring's plan",
+    (
+        "        reduced = {",
+        "        kinds = [[each for each in step if isinstance(each, kind)][:1] for kind in (Send, Recv, Reduce)]\n"
+        "        step = [each for found in kinds for each in found]\n        reduced = {",
+    ),
+)
+WRONG.changed(
+    "the neighbours for the peers",
+    "taken for a ring's plan",
+    (
+        "        for record in step:\n",
+        "        rank, size = dist.get_rank(group), dist.get_world_size(group)\n"
+        "        beside = {Send: (rank + 1) % size, Recv: (rank - 1) % size}\n"
+        "        for record in step:\n",
+    ),
+    ("group_peer=record.peer", "group_peer=beside[type(record)]"),
+)
+WRONG.changed(
+    "reduces in the first N - 1 steps",
+    "taken for a ring's plan",
+    (
+        "if record.chunk in reduced:",
+        "if record.chunk in reduced and record.step < dist.get_world_size(group) - 1:",
+    ),
+)
+WRONG.changed(
+    "receives first, then sends",
+    "one message at a time",
+    (
+        "        for work in dist.batch_isend_irecv(batch) if batch else []:\n            work.wait()\n",
+        "        for kind in (dist.irecv, dist.isend):\n            some = [op for op in batch if op.op is kind]\n"
+        "            for work in dist.batch_isend_irecv(some) if some else []:\n                work.wait()\n",
+    ),
+)
+WRONG.changed(
+    "keeps what combine returns",
+    "no Reduce changed its chunk",
+    ("combine(chunk, incoming, out=chunk)", "chunk = combine(chunk, incoming)"),
+)

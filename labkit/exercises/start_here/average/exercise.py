@@ -55,6 +55,13 @@ def _of_stack(rule: Callable[[Tensor, int], Tensor]) -> Way:
     return lambda case, rank: rule(given(case), rank).float()
 
 
+def _two_by_two(tensors: list[Tensor]) -> Tensor:
+    mean = tensors[0]
+    for each in tensors[1:]:
+        mean = (mean + each) / 2
+    return mean
+
+
 def _divided_by(count: int) -> Way:
     return lambda case, rank: (given(case).sum(0) / count).float() if count != case.world_size else None
 
@@ -88,7 +95,7 @@ EXERCISE = declared(
     oracle=means,
     least=least_traffic,
     looks=(Result("tensor", "{ranks}. Rank {rank} has {has}, expected {needs}.", same=_same),),
-    visible=(mean_case(1, 4, (3,)), mean_case(2, 3, (5,)), mean_case(3, 2, (2, 3))),
+    visible=(mean_case(1, 4, (6,)), mean_case(2, 3, (5,)), mean_case(3, 2, (2, 3))),
     sweep=Sweep(
         tuple(mean_case(10 + size, size, (4,)) for size in (2, 3, 5, 8, 16)), "every rank holds the mean, nobody waits"
     ),
@@ -121,8 +128,37 @@ EXERCISE = declared(
                 "Every rank holds the sum times the number of ranks: divide by it.",
                 {"tensor": _of_stack(lambda stack, rank: stack.sum(0) * len(stack))}),
         Mistake("divided, never added up",
-                "Every rank holds its own numbers, divided by the number of ranks: the others' were never added.",
-                {"tensor": _of_stack(lambda stack, rank: stack[rank] / len(stack))}),
+                "Every rank holds its own numbers, divided by the number of ranks: the others' were never added to "
+                "this tensor. (Were they added to a copy, or nobody waited for them?)",
+                {"tensor": _of_stack(lambda stack, rank: stack[rank] / len(stack))}, everywhere=True),
+        Mistake("one rank's numbers for all",
+                "Every rank holds rank 0's own numbers: broadcast hands them out and adds nothing. The mean needs all "
+                "ranks' numbers: dist.all_reduce adds them up.",
+                {"tensor": (_of_stack(lambda stack, rank: stack[0] / len(stack)),
+                            _of_stack(lambda stack, rank: stack[0]))}, everywhere=True),
+        Mistake("its own left out",
+                "Every rank has the mean of the others: its own numbers are missing. The mean is over all ranks, this "
+                "one too.",
+                {"tensor": (_of_stack(lambda stack, rank: (stack.sum(0) - stack[rank]) / max(1, len(stack) - 1)),
+                            _of_stack(lambda stack, rank: (stack.sum(0) - stack[rank]) / len(stack)))}),
+        Mistake("its own counted twice",
+                "Every rank's own numbers are in its sum twice: they are among those that are gathered.",
+                {"tensor": _of_stack(lambda stack, rank: (stack.sum(0) + stack[rank]) / len(stack))}),
+        Mistake("averaged two by two",
+                "You take the mean of two, again and again, or of two ranks alone: then ranks do not count alike. Add "
+                "up all ranks' numbers, and divide once.",
+                {"tensor": (_of_stack(lambda stack, rank: _two_by_two([stack[rank], *stack])),
+                            _of_stack(lambda stack, rank: _two_by_two(list(stack))),
+                            _of_stack(lambda stack, rank: (stack[rank] + stack[rank - 1]) / 2),
+                            _of_stack(lambda stack, rank: (stack[rank] + stack[(rank + 1) % len(stack)]) / 2))}),
+        Mistake("divided by the number of elements",
+                "You divide by the number of elements. Each element is the sum of as many numbers as there are ranks: "
+                "divide by dist.get_world_size().",
+                {"tensor": _of_stack(lambda stack, rank: stack.sum(0) / stack[rank].numel())}),
+        Mistake("one rank too few",
+                "The sum was divided by one less than the number of ranks. dist.get_world_size() is the number of all "
+                "ranks, rank 0 and this one too: divide by it.",
+                {"tensor": _of_stack(lambda stack, rank: stack.sum(0) / max(1, len(stack) - 1))}),
         Mistake("divided twice",
                 "Every rank holds the mean divided by the number of ranks once more. Divide once: before the sum, or "
                 "after it.", {"tensor": _of_stack(lambda stack, rank: stack.mean(0) / len(stack))}),

@@ -51,3 +51,60 @@ wrong(
 )
 wrong("divides alone", "divided, never added up", "tensor /= dist.get_world_size()")
 wrong("multiplies", "multiplied, not divided", "dist.all_reduce(tensor)\ntensor *= dist.get_world_size()")
+wrong(
+    "adds up a copy",
+    "divided, never added up",
+    "total = tensor.clone()\ndist.all_reduce(total)\ntensor /= dist.get_world_size()",
+)
+wrong(
+    "hands out rank 0's numbers",
+    "one rank's numbers for all",
+    "tensor /= dist.get_world_size()\ndist.broadcast(tensor, src=0)",
+)
+wrong(
+    "the mean of the others",
+    "its own left out",
+    "own = tensor.clone()\ndist.all_reduce(tensor)\ntensor -= own\ntensor /= dist.get_world_size() - 1",
+)
+wrong("divides by numel", "divided by the number of elements", "dist.all_reduce(tensor)\ntensor /= tensor.numel()")
+wrong(
+    "divides by the number of other ranks",
+    "one rank too few",
+    "dist.all_reduce(tensor)\ntensor /= dist.get_world_size() - 1",
+)
+wrong(
+    "the mean of all elements of all ranks",
+    "mean over elements too",
+    "parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]\n"
+    "dist.all_gather(parts, tensor)\ntensor.copy_(torch.stack(parts).mean())",
+)
+WRONG.right(
+    "gathers all and takes the mean over ranks",
+    """
+def average(tensor):
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor)
+    tensor.copy_(torch.stack(parts).mean(0))
+""",
+)
+GATHERS = "parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]\ndist.all_gather(parts, tensor)\n"
+wrong(
+    "adds what is gathered to its own",
+    "its own counted twice",
+    GATHERS + "for part in parts:\n    tensor += part\ntensor /= dist.get_world_size()",
+)
+wrong(
+    "the mean so far and the next",
+    "averaged two by two",
+    GATHERS + "for part in parts:\n    tensor.copy_((tensor + part) / 2)",
+)
+wrong(
+    "the mean with its left neighbour",
+    "averaged two by two",
+    GATHERS + "tensor.copy_((tensor + parts[dist.get_rank() - 1]) / 2)",
+)
+wrong(
+    "nobody waits",
+    "divided, never added up",
+    "dist.all_reduce(tensor, async_op=True)\ntensor /= dist.get_world_size()",
+)

@@ -63,6 +63,24 @@ def _signs_alone(case: Case, place: int) -> Value:
     return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if is_ and was * is_ < 0]
 
 
+def _tolerant(case: Case, place: int) -> Value:
+    """Return what is left where a difference of a few in a thousand passes for none."""
+    return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if is_ and abs(is_ - was) > 1e-2]
+
+
+def _not_zero_before(case: Case, place: int) -> Value:
+    return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if was and is_ and is_ != was]
+
+
+def _no_order(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether these are the right places, not all of them in order."""
+    mine, right = values_of(got), expected(case)
+    return mine != right and all(
+        isinstance(each, list) and all(type(at) is int for at in each) and sorted(cast(list[int], each)) == wanted
+        for each, wanted in zip(mine, right, strict=True)
+    )
+
+
 def _a_count(case: Case, got: Got, wire: Wire) -> bool:
     return any(isinstance(answer, int) for answer in values_of(got))
 
@@ -71,7 +89,8 @@ def _flags(case: Case, got: Got, wire: Wire) -> bool:
     return any(
         isinstance(answer, str) or (isinstance(answer, list) and any(type(each) is not int for each in answer))
         for answer in values_of(got)
-    )
+    ) or values_of(got) == [[int(at in places) for at in range(len(_pair(case, number)[0]))]
+                            for number, places in enumerate(map(_places, _pairs(case)))]  # fmt: skip
 
 
 EXERCISE = answers(
@@ -87,6 +106,7 @@ EXERCISE = answers(
             "signs lost", [([0.1, -2.0, 0.3, -4.0], [0.0, 2.0, 0.0, 4.0]), ([3.0, -3.0, 0.5], [3.0, 3.0, 0.0])]
         ),
         gradients_case("values scaled, a zero that came back as something", [([0.0, 2.0, -1.0], [5.0, 4.0, -1.0])]),
+        gradients_case("one rounded in its sixth digit", [([0.5, 3.0, -2.0], [0.5, 3.00001, 0.0])]),
     ),
     hints=(
         "An entry that was dropped comes back as what? Is that damage?",
@@ -102,9 +122,16 @@ EXERCISE = answers(
         Mistake("magnitudes compared",
                 "You compare magnitudes, so -2 and 2 look the same to you, as they do to the post. Compare the values.",
                 {"answers": _by_magnitude}),
+        Mistake("compared with a tolerance",
+                "An entry that changed in its last digits counts as unchanged for you. It must be exactly what it was: "
+                "compare with !=, not with isclose or a tolerance.", {"answers": _tolerant}),
         Mistake("signs alone",
                 "A wrong sign is damage, but not the only one: an entry that came back twice as large, or that was 0 "
                 "before, is damaged too.", {"answers": _signs_alone}),
+        Mistake("zeros left out",
+                "You leave out entries that were 0 before. Such an entry that comes back as something else is damaged, "
+                "too: only a 0 afterwards is allowed.", {"answers": _not_zero_before}),
+        Mistake("not in order", "These are the right places; give them in order, smallest first.", seen=_no_order),
         Mistake("a count instead of places",
                 "Return the indices of the damaged entries as a list, not how many there are.", seen=_a_count),
         Mistake("a tensor or flags instead of places",

@@ -28,3 +28,29 @@ wrong("counts", "a count instead of places", "return int(((after != 0) & (after 
 wrong("a mask", "a tensor or flags instead of places", "return ((after != 0) & (after != before)).tolist()")
 wrong("a tensor", "a tensor or flags instead of places", "return ((after != 0) & (after != before)).nonzero()")
 WRONG.wrong("prints", "returns nothing", "def damaged(before, after):\n    print((after != before).nonzero())\n")
+wrong(
+    "isclose for equal",
+    "compared with a tolerance",
+    "return ((after != 0) & ~torch.isclose(after, before, rtol=1e-3)).nonzero().flatten().tolist()",
+)
+wrong(
+    "as good as equal",
+    "compared with a tolerance",
+    "return ((after != 0) & ~torch.isclose(after, before)).nonzero().flatten().tolist()",
+)
+wrong(
+    "what was 0 before cannot be damaged",
+    "zeros left out",
+    "return ((before != 0) & (after != 0) & (after != before)).nonzero().flatten().tolist()",
+)
+wrong(
+    "the worst first",
+    "not in order",
+    "found = ((after != 0) & (after != before)).nonzero().flatten()\n"
+    "return found[(after - before).abs()[found].argsort(descending=True)].tolist()",
+)
+wrong(
+    "a one for each that is damaged",
+    "a tensor or flags instead of places",
+    "return ((after != 0) & (after != before)).int().tolist()",
+)

@@ -65,7 +65,17 @@ def _receivers(case: Case, place: int) -> Value:
 
 def _heard_nothing(case: Case, place: int) -> Value:
     messages = _lists(case)[place]
-    return sorted({m["dst"] for m in messages} - {m["dst"] for m in messages if m["received"] is not None})
+    found = sorted({m["dst"] for m in messages} - {m["dst"] for m in messages if m["received"] is not None})
+    return cast(Value, found) or None
+
+
+def _several_lost(case: Case, place: int) -> Value:
+    lost = [m["src"] for m in _lists(case)[place] if m["received"] is None]
+    return sorted({src for src in lost if lost.count(src) > 1})
+
+
+def _indices(case: Case, place: int) -> Value:
+    return [at for at, m in enumerate(_lists(case)[place]) if m["received"] is None]
 
 
 def _each(case: Case, place: int) -> Value:
@@ -101,7 +111,9 @@ EXERCISE = answers(
     call=_call,
     visible=(
         messages_case("no messages; all received", [[], [message(1, 0, 0), message(2, 0, 1)]]),
-        messages_case("one that nobody took", [[message(1, 0, 1), message(2, 0, None), message(3, 0, 0)]]),
+        messages_case(
+            "two that nobody took", [[message(1, 0, 1), message(2, 0, None), message(3, 4, None), message(4, 0, 0)]]
+        ),
         messages_case(
             "several of one rank",
             [[message(3, 0, None, 0), message(1, 0, None, 0), message(3, 0, None, 1), message(3, 0, 2, 2)]],
@@ -124,6 +136,12 @@ EXERCISE = answers(
         Mistake("those who received nothing",
                 "You return the ranks that received none of the messages to them; return those that sent one which "
                 "nobody received.", {"answers": _heard_nothing}),
+        Mistake("places in the list",
+                "You return where the lost messages stand in the list; return who sent them, message.src.",
+                {"answers": _indices}),
+        Mistake("several lost",
+                "You name a rank only if several of its messages were lost. One that nobody received is enough.",
+                {"answers": _several_lost}),
         Mistake("a rank more than once",
                 "A rank that sent several messages is named once: collect the ranks in a set.", {"answers": _each}),
         Mistake("those who were heard",

@@ -46,3 +46,31 @@ wrong(
     "those who received nothing",
     "return sorted({m.dst for m in messages} - {m.dst for m in messages if m.received is not None})",
 )
+wrong(
+    "the last message of each decides",
+    "one message that arrived is taken for all",
+    "last = {message.src: message.received for message in messages}\n"
+    "return sorted(src for src, received in last.items() if received is None)",
+)
+wrong(
+    "most lost first",
+    "not in order",
+    "lost = [message.src for message in messages if message.received is None]\n"
+    "return sorted(set(lost), key=lambda src: -lost.count(src))",
+)
+wrong(
+    "where they stand in the list",
+    "places in the list",
+    "return [at for at, message in enumerate(messages) if message.received is None]",
+)
+wrong(
+    "more than one of them",
+    "several lost",
+    "lost = [message.src for message in messages if message.received is None]\n"
+    "return sorted({src for src in lost if lost.count(src) > 1})",
+)
+wrong(
+    "those of whom nothing arrived",
+    "one message that arrived is taken for all",
+    "return sorted({m.src for m in messages if all(o.received is None for o in messages if o.src == m.src)})",
+)

@@ -87,6 +87,11 @@ def _went_on(case: Case, got: Got, wire: Wire) -> bool:
     return any(isinstance(wanted, dict) and isinstance(mine, list) for mine, wanted in _pairs(case, got))
 
 
+def _none_where_missing(case: Case, got: Got, wire: Wire) -> bool:
+    nothing = [wanted for mine, wanted in _pairs(case, got) if mine is None]
+    return bool(nothing) and all(isinstance(wanted, dict) for wanted in nothing)
+
+
 def _raised_another(case: Case, got: Got, wire: Wire) -> bool:
     return any(isinstance(mine, dict) and mine != wanted for mine, wanted in _pairs(case, got))
 
@@ -122,6 +127,9 @@ EXERCISE = answers(
         'return int(environ["RANK"]), int(environ["WORLD_SIZE"])',
     ),
     mistakes=(
+        Mistake("None where a name is missing",
+                'You return None where a name is missing; the contract asks for a KeyError there. environ["RANK"] '
+                "raises it by itself.", seen=_none_where_missing),
         NOTHING,
         Mistake("local rank for rank",
                 "LOCAL_RANK counts on one machine: the second machine has a 0 too. RANK is the number in the whole "

@@ -47,3 +47,14 @@ wrong(
     "an error where nothing is missing",
     'return int(environ["RANK"]), int(environ["NUM_PROCS"])',
 )
+wrong(
+    "None where a name is missing",
+    "None where a name is missing",
+    'if "RANK" not in environ or "WORLD_SIZE" not in environ:\n    return None\n'
+    'return int(environ["RANK"]), int(environ["WORLD_SIZE"])',
+)
+wrong(
+    "a world of one by default",
+    "a default hides it",
+    'return int(environ["RANK"]), int(environ.get("WORLD_SIZE", 1))',
+)
