@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 def page() -> str:
     """Return the board's page, with its style and script in it: one answer, and nothing loaded from elsewhere."""
     whole = (HERE / "page.html").read_text(encoding="utf-8")
-    for part in ("page.css", "guesses.js", "poll.js", "dots.js", "page.js"):
+    for part in ("page.css", "guesses.js", "poll.js", "dots.js", "instructor.js", "page.js"):
         whole = whole.replace(f"/* {part} */", (HERE / part).read_text(encoding="utf-8"))
     return whole
 
