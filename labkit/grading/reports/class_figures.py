@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, cycle
+from operator import mul
 
 from labkit.checks.verdict import PLAIN_ERROR
 from labkit.grading.reports.results import GradedExercise, GradedSubmission
@@ -157,8 +158,8 @@ def has_score(result: GradedSubmission, score: float) -> bool:
 
 def _step(top: float) -> int:
     """Return the least of 1, 2, 5, 10, 20, 50, ... points that needs few bins up to `top`."""
-    steps = (round_ * 10**power for power in itertools.count() for round_ in (1, 2, 5))
-    return next(step for step in steps if top <= _MOST_BINS * step)
+    steps = accumulate(cycle((2.0, 2.5, 2.0)), mul, initial=1.0)
+    return next(int(step) for step in steps if top <= _MOST_BINS * step)
 
 
 def _bin(score: float, step: int, count: int) -> int:
