@@ -42,6 +42,11 @@ function person([name, seconds, on, mistake], kind) {
   const what = element("span", at ? `${at.number} ` : "has not begun", "what");
   if (at) what.append(mistake ? element("b", inWords(mistake)) : at.title);
   row.append(element("b", name), " ", element("span", time, "time"), " ", what);
+  if (kind === "wants") {
+    const been = element("button", "been there");
+    been.onclick = () => change("helped", { nickname: name });
+    row.append(" ", been);
+  }
   return row;
 }
 

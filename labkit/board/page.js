@@ -132,7 +132,7 @@ function drawLanes(section) {
   shown.forEach(([, each], at) => drawPeople(svgs[at], each, rowOf, step, [count, wide * split + count]));
 }
 
-const BAR = 8; // dots that the instructor's bar of who has passed is as wide as
+const BAR = 7; // dots that the instructor's bar of who has passed is as wide as
 const MOST_ROOMY = 6; // lanes in which a title may have a line of its own, above the people
 
 /** On the wall, behind a title: that most are there, and how many want help there, where that tells nobody's name. */
