@@ -47,6 +47,13 @@ def guessed(board: Running, guesses: list[object]) -> None:
         post(board, "guess", f"learner {number}", guess="ring_speedup", value=value, unit="times")
 
 
+def asking(page: Any) -> list[str]:
+    """Return who wants help, of each of whom the page says how long and since when."""
+    times = page.locator("#help .wants > .time").all_inner_texts()
+    assert all(re.fullmatch(r"waits \d+ (s|min), since \d\d:\d\d", each) for each in times), times
+    return page.locator("#help .wants > b").all_inner_texts()
+
+
 def opened(board: Running, browser: Any, wrong: list[str]) -> Any:
     page = browser.new_page()
     page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -86,7 +93,7 @@ def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board:
     wrong: list[str] = []
     page = opened(board, browser, wrong)
     expect(page.locator("#help .wants")).to_have_count(1, timeout=60_000)
-    assert re.fullmatch(r"learner 3 waits \d+ (s|min), since \d\d:\d\d", page.inner_text("#help .wants").split("\n")[0])
+    assert asking(page) == ["learner 3"]
     said = page.get_attribute("#poll svg", "aria-label")
     assert said.endswith("twice: 2, true: 1, half: 1")
     assert sum(int(bar.rpartition(": ")[2]) for bar in said.split(", ")) == len(GUESSES) == 22
@@ -125,9 +132,7 @@ def test_what_cannot_be_drawn_is_named_and_everything_else_stands(
     expect(page.locator("#note")).to_contain_text("Not drawn", timeout=60_000)
     assert f"{where}: " in page.inner_text("#note")
     if where not in ("help", "nav"):
-        assert re.fullmatch(
-            r"learner 3 waits \d+ (s|min), since \d\d:\d\d", page.inner_text("#help .wants").split("\n")[0]
-        )
+        assert asking(page) == ["learner 3"]
     if where not in ("nav", "names"):
         assert page.locator("#names tr").count() >= 9
     page.unroute("**/standing")
@@ -245,8 +250,8 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     )
     assert bar and track and abs(bar["width"] / track["width"] - 10 / 200) < 0.01  # who has passed, of all
     expect(page.locator("#help .wants > b")).to_have_text(["learner 70", "learner 7"])  # the longest wait first
-    asking = page.locator("circle.asks").evaluate_all("(all) => all.map((each) => each.dataset.name)")
-    assert sorted(asking) == ["learner 7", "learner 70"]
+    dots = page.locator("circle.asks").evaluate_all("(all) => all.map((each) => each.dataset.name)")
+    assert sorted(dots) == ["learner 7", "learner 70"]
     assert page.evaluate(OUT_OF_LANES) == []
     page.locator("#help .wants").first.get_by_role("button", name="been there").click()
     expect(page.locator("#help .wants > b")).to_have_text(["learner 7"], timeout=60_000)
