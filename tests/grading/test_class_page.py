@@ -256,7 +256,7 @@ def test_a_mistake_shows_who_makes_it_and_a_row_opens_beside_the_list(tmp_path: 
     assert card and table and table["x"] + table["width"] <= card["x"] + card["width"]
     who = [r.name for r in results for e in r.exercises if e.id == "1.4" and e.mistake == "one chunk is missing"]
     page.locator("#panel li").filter(has_text="1.4").get_by_role("button", name="one chunk is missing").click()
-    assert page.locator("#shown").inner_text() == f"{len(who)} of 41: one chunk is missing"
+    assert page.locator("#shown").inner_text() == f"{len(who)} of 41: 1.4 one chunk is missing"
     names = "(rows) => rows.filter((row) => !row.hidden).map((row) => row.querySelector('a').textContent.trim())"
     assert sorted(page.locator("#marks tbody tr").evaluate_all(names)) == sorted(who)
     page.get_by_role("button", name="show all").click()

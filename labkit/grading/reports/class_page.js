@@ -23,8 +23,9 @@ function filter() {
   for (const bar of bars) bar.setAttribute("aria-pressed", String(bar.dataset.bin === bin));
   for (const each of faults) each.setAttribute("aria-pressed", String(each.dataset.fault === fault));
   const isAll = bin === null && fault === null && !wanted.length;
-  const which = faults.find((each) => each.dataset.fault === fault)?.querySelector("span").textContent;
-  const words = `${count} of ${rows.length}${which ? `: ${which}` : ""}`;
+  const which = faults.find((each) => each.dataset.fault === fault);
+  const mistake = which ? `: ${which.dataset.number} ${which.querySelector("span").textContent}` : "";
+  const words = `${count} of ${rows.length}${mistake}`;
   document.getElementById("shown").textContent = isAll ? "" : words;
   document.getElementById("hint").hidden = !isAll;
   all.hidden = isAll;
