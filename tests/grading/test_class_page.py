@@ -120,7 +120,7 @@ def test_bonus_is_said_in_points_and_a_mistake_without_a_name_in_words() -> None
         own = re.search(rf'<th scope="row"><a href="{quote(each.name)}/.*?</tr>', page, re.S)
         assert own and bar.format(*parts) in own[0] and f"<b>{each.score:g}</b>" in own[0]
     assert page.count('<span class="sum">24</span>') == len(with_bonus)
-    assert "of 60, lighter: bonus</th>" in page
+    assert "of 60 (dashed), lighter: bonus</th>" in page
     plain = [replace(each, exercises=each.exercises[:-1]) for each in results]
     without = class_page(lines_of(plain), "Lesson").decode()
     assert "of 60</th>" in without and "lighter: bonus" not in without and 'class="full"' not in without
@@ -143,10 +143,10 @@ def test_bonus_is_said_in_points_and_a_mistake_without_a_name_in_words() -> None
 
 def test_a_row_says_what_is_special_beside_its_name_and_those_to_look_at_stand_first() -> None:
     results = made_results(8)
-    columns = re.compile(r'<th scope="col"[^>]*>([A-Za-z][\w +:,]+)</th>')
+    columns = re.compile(r'<th scope="col"[^>]*>([A-Za-z][\w +:,()]+)</th>')
     plain = class_page(lines_of(results[:-1]), "L").decode().partition("</table>")[0]
     assert (
-        columns.findall(plain) == ["Student", "Points", "of 60, lighter: bonus"]
+        columns.findall(plain) == ["Student", "Points", "of 60 (dashed), lighter: bonus"]
         and "chip" not in plain.partition("<tbody>")[2]
     )
     lines = lines_of(results[:-1])
