@@ -43,7 +43,7 @@ function person([name, seconds, on, mistake], kind) {
   if (at) what.append(mistake ? element("b", inWords(mistake)) : at.title);
   row.append(element("b", name), " ", element("span", time, "time"), " ", what);
   if (kind === "wants") {
-    const been = element("button", "been there");
+    const been = element("button", "mark helped");
     been.onclick = () => change("helped", { nickname: name });
     row.append(" ", been);
   }

@@ -253,7 +253,7 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     dots = page.locator("circle.asks").evaluate_all("(all) => all.map((each) => each.dataset.name)")
     assert sorted(dots) == ["learner 7", "learner 70"]
     assert page.evaluate(OUT_OF_LANES) == []
-    page.locator("#help .wants").first.get_by_role("button", name="been there").click()
+    page.locator("#help .wants").first.get_by_role("button", name="mark helped").click()
     expect(page.locator("#help .wants > b")).to_have_text(["learner 7"], timeout=60_000)
     page.close()
     assert not wrong
