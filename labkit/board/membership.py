@@ -66,7 +66,7 @@ def join_class(link: str, nickname: str) -> Membership:
 
 
 def i_need_help() -> str:
-    """Show your nickname to your instructor among those who want help, until `i_am_done`; return that in words."""
+    """Show your nickname to your instructor among those who want help, until somebody came or you say `i_am_done`."""
     return _said("help", "Your instructor sees that you want help. labkit.i_am_done() takes it back.")
 
 

@@ -21,9 +21,7 @@ function shape(name, attributes, text) {
   return made;
 }
 
-const inWords = (name) => name.replaceAll("_", " ");
 const many = (count, one, more) => `${count} ${count === 1 ? one : more}`;
-const since = (seconds) => (seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`);
 
 /** The lesson most learners are on now, else the last one that anybody passed something of, else the first. */
 function busiest(lessons) {
@@ -69,7 +67,10 @@ function drawSay(say) {
   } else if (hasBegun()) said.push("Nobody is in the middle of an exercise.");
   else said.push(learners ? `${many(learners, "learner is", "learners are")} here.` : "Nobody has joined yet.");
   say.textContent = said.join(" ");
-  if (standing.help) say.append(" ", element("span", `${many(standing.help, "wants", "want")} help.`, "asks"));
+  // The instructor reads below it who they are.
+  if (standing.help && !instructors) {
+    say.append(" ", element("span", `${many(standing.help, "wants", "want")} help.`, "asks"));
+  }
   if (standing.done) say.append(` ${many(standing.done, "is", "are")} done.`);
 }
 
@@ -105,7 +106,7 @@ function drawLanes(section) {
       const [title, people, wrong] = lane.children;
       const words = element("span", each.title.replace(/(\w) (\d)/g, "$1\u00a0$2"), "words");
       title.replaceChildren(...(each.number ? [element("b", each.number)] : []), words, ...marksOf(each));
-      if (each.on_it && each.minutes) title.append(element("small", `for ${each.minutes} min`));
+      if (each.on_it && each.minutes) title.append(element("small", `${instructors ? "" : "for "}${each.minutes} min`));
       wrong.replaceChildren(...kinds(each.id, (standing.mistakes ?? {})[each.id] ?? []));
       people.querySelector(".count.on").textContent = each.on_it || "";
       people.querySelector(".count.passed").textContent = each.id ? each.passed : "";
@@ -120,7 +121,8 @@ function drawLanes(section) {
   if (!shown.length) return;
   section.classList.toggle("roomy", !instructors && shown.length <= MOST_ROOMY);
   const svgs = shown.map(([lane]) => lane.querySelector("svg"));
-  const [on, passed] = ["on_it", "passed"].map((half) => Math.max(1, ...shown.map(([, each]) => each[half])));
+  const [on, most] = ["on_it", "passed"].map((half) => Math.max(1, ...shown.map(([, each]) => each[half])));
+  const passed = instructors ? BAR : most;
   const count = document.querySelector(".count.on").offsetWidth;
   const [wide, tall] = [svgs[0].clientWidth, 0.94 * Math.min(...svgs.map((svg) => svg.clientHeight))];
   const isRoomy = section.classList.contains("roomy");
@@ -130,6 +132,7 @@ function drawLanes(section) {
   shown.forEach(([, each], at) => drawPeople(svgs[at], each, rowOf, step, [count, wide * split + count]));
 }
 
+const BAR = 7; // dots that the instructor's bar of who has passed is as wide as
 const MOST_ROOMY = 6; // lanes in which a title may have a line of its own, above the people
 
 /** On the wall, behind a title: that most are there, and how many want help there, where that tells nobody's name. */
@@ -147,9 +150,14 @@ function heads() {
   const row = element("div", undefined, "heads");
   const people = element("div", undefined, "people");
   const all = Object.keys(standing.learners).length;
-  people.append(element("span", "●\u00a0on\u00a0it"), element("span", `●\u00a0passed, of\u00a0${all}`, "passed"));
+  const what = element("div", "exercise", "what");
+  if (exercisesShown().some((each) => each.on_it && each.minutes)) what.append(element("small", "median time there"));
+  people.append(
+    element("span", "●\u00a0on\u00a0it"),
+    element("span", `${instructors ? "" : "●\u00a0"}passed, of\u00a0${all}`, "passed"),
+  );
   if (standing.helped?.length) people.firstChild.append(" ", element("span", "●\u00a0wants\u00a0help", "asks"));
-  row.append(element("div", "exercise", "what"), people, element("div", "last mistake, and whose", "wrong"));
+  row.append(what, people, element("div", "last mistake, and whose", "wrong"));
   return row;
 }
 
@@ -167,38 +175,6 @@ function notBegun() {
 }
 
 const isNew = (name) => !standing.where[name] && !Object.keys(standing.learners[name]).length;
-
-const MOST_NAMED = 6; // whose mistake it is, is told at once, of more on a click
-
-/** The two commonest mistakes in words, in bold what no other is commoner than; names and the others open on a click. */
-function kinds(id, mistakes) {
-  const told = mistakes.map(([name, makers]) => {
-    const made = folded(`${id} ${name}`, `${makers.length}× ${inWords(name)}`, makers.length <= MOST_NAMED);
-    if (makers.length === mistakes[0][1].length) made.classList.add("commonest");
-    made.append(element("small", makers.join(", ")));
-    return made;
-  });
-  if (told.length < 3) return told;
-  const more = folded(id, `${told.length - 2} more`);
-  more.append(...told.slice(2));
-  return [...told.slice(0, 2), more];
-}
-
-const clicked = new Set();
-
-/** What opens or closes on a click, and stays so when news comes; on a phone it begins closed. */
-function folded(key, summary, mayBeOpen = false) {
-  const made = element("details");
-  const isOpen = mayBeOpen && innerWidth > 900;
-  made.open = clicked.has(key) !== isOpen;
-  made.append(element("summary", summary));
-  made.ontoggle = () => {
-    if (made.open === (clicked.has(key) !== isOpen)) return;
-    clicked[made.open === isOpen ? "delete" : "add"](key);
-    draw(); // the lane has another height
-  };
-  return made;
-}
 
 function newLane(id) {
   const lane = element("div", undefined, "lane");
@@ -234,8 +210,21 @@ function drawPeople(svg, each, rowOf, step, [left, right]) {
     .filter(([name]) => (each.id ? standing.where[name] === each.id : isNew(name)))
     .sort(([one], [other]) => asks(other) - asks(one)); // those who want help first
   const passed = learners.filter(([, results]) => results[each.id]?.[0]);
-  svg.replaceChildren(...crowd(here, true), ...crowd(passed, false));
+  const beyond = instructors
+    ? passedBar(passed, learners.length, [right, svg.clientWidth], tall)
+    : crowd(passed, false);
+  svg.replaceChildren(...crowd(here, true), ...beyond);
   svg.setAttribute("aria-label", `${each.number}: ${here.length} on it, ${passed.length} passed`);
+}
+
+/** To the instructor, who has passed as a part of all: a bar, for whom to look for are the others. */
+function passedBar(passed, all, [from, to], tall) {
+  const [wide, high] = [Math.max(0, to - from - 16), 0.4 * Math.min(tall, 48)];
+  const bar = (width, kind) =>
+    shape("rect", { x: from, y: (tall - high) / 2, width, height: high, rx: 3, class: kind });
+  const filled = bar((wide * passed.length) / all, "passed");
+  filled.append(shape("title", {}, passed.map(([name]) => name).join(", ")));
+  return [bar(wide, "track"), ...(passed.length ? [filled] : [])];
 }
 
 /** Where a learner is, and to the instructor whether they want help there. */
@@ -261,83 +250,17 @@ function drawRanked(ranked) {
   ranked.replaceChildren(...sections);
 }
 
-async function change(what, body) {
-  const answer = await fetch(`${address}/${what}`, { method: "POST", body: JSON.stringify(body) });
-  if (answer.ok) await once();
-  else alert(await answer.text());
-}
-
-// What only the instructor's link shows: who wants help and with what, who is done, names to mend.
-
-function drawHelp(section) {
-  section.hidden = !instructors;
-  if (!instructors) return;
-  section.classList.toggle("asked", standing.helped.length > 0);
-  const people = (all, kind, words) => {
-    const list = element("ol");
-    list.append(...all.map((each) => person(each, kind, words)));
-    return list;
-  };
-  const count = standing.helped.length;
-  const title = element("h2", count ? `${many(count, "wants", "want")} help` : "Nobody wants help");
-  // Where all have waited as long there is no longest.
-  const waits = new Set(standing.helped.map(([, seconds]) => since(seconds)));
-  title.append(element("small", waits.size > 1 ? ", longest wait first" : ""));
-  section.replaceChildren(title, people(standing.helped, "wants", "waits"));
-  if (!standing.stuck?.length) return;
-  section.append(element("h3", "Long at one exercise, and not asking"), people(standing.stuck, "stuck", "there for"));
-}
-
-/** Who it is, since when, at which exercise and with which mistake. */
-function person([name, seconds, on, mistake], kind, words) {
-  const at = exercise(on);
-  const row = element("li", undefined, kind);
-  const what = element("div", at ? `${at.number} ${at.title}` : "has not begun");
-  if (mistake) what.append(": ", element("b", inWords(mistake)));
-  row.append(element("b", name), " ", element("span", `${words} ${since(seconds)}`, "time"), what);
-  return row;
-}
-
 function drawAside(aside) {
-  aside.hidden = ["#poll", "#help"].every((each) => document.querySelector(each).hidden);
+  aside.hidden = ["#poll", "#help", "#stuck"].every((each) => document.querySelector(each).hidden);
   aside.hidden &&= !document.querySelector("#ranked").children.length;
   document.querySelector("main").classList.toggle("alone", aside.hidden);
-}
-
-function drawNames(details) {
-  details.hidden = !instructors;
-  if (!instructors) return;
-  const done = new Set(standing.finished);
-  const names = Object.keys(standing.learners);
-  details.querySelector("summary").textContent = `Names: ${names.length}${done.size ? `, ${done.size} done` : ""}`;
-  const rows = names.map((name) => {
-    const on = exercise(standing.where[name]);
-    const [rename, remove] = [element("button", "rename"), element("button", "remove")];
-    rename.onclick = () => {
-      const to = prompt(`Another name for ${name}`, name);
-      if (to) change("rename", { nickname: name, to });
-    };
-    remove.onclick = () => {
-      if (confirm(`Take ${name} off the board?`)) change("remove", { nickname: name });
-    };
-    const buttons = element("td");
-    buttons.append(rename, remove);
-    const row = element("tr");
-    row.append(
-      element("th", name),
-      element("td", on ? `on ${on.number}` : ""),
-      element("td", done.has(name) ? "done" : ""),
-      buttons,
-    );
-    return row;
-  });
-  details.querySelector("table").replaceChildren(...rows);
 }
 
 const views = [
   ["nav", drawLessons],
   ["#say", drawSay],
   ["#help", drawHelp],
+  ["#stuck", drawStuck],
   ["#lobby", drawLobby],
   ["#poll", drawPoll],
   ["#ranked", drawRanked],
@@ -378,7 +301,7 @@ async function once() {
     }
     // What the board knows is for who joins, not for a wall at work.
     const knows = "The board knows nicknames, results, kinds of mistake and guesses; no code.";
-    const isTold = instructors || !hasBegun();
+    const isTold = !hasBegun();
     note.textContent = `${isTold ? knows : ""}${refresh.wrong}`;
   } catch (error) {
     note.textContent = `The board does not answer (${error.message}); the page shows what was there.`;

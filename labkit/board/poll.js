@@ -3,6 +3,7 @@
 
 const ALONG = 620; // of 640 across, 10 left free at either end
 const along = (at) => 10 + at * ALONG;
+const inWords = (name) => name.replaceAll("_", " ");
 
 function drawPoll(section) {
   const poll = standing.poll;
@@ -18,6 +19,7 @@ function drawPoll(section) {
   const tall = Math.max(260, (640 * svg.clientHeight) / (svg.clientWidth || 640));
   svg.style.setProperty("--letters", bars.filter(({ count }) => count).length > 8 ? "20px" : "26px");
   svg.setAttribute("viewBox", `0 0 640 ${tall}`);
+  svg.setAttribute("preserveAspectRatio", `${instructors ? "xMin" : "xMid"}YMid`); // beside its question
   const floor = tall - (poll.unit ? 76 : 44); // below it labels, and what they count in
   const out = cameOut(poll, place, floor);
   const drawn = [
@@ -31,7 +33,7 @@ function drawPoll(section) {
   // Words last, so that no line crosses them.
   const isWords = ({ nodeName }) => nodeName === "text";
   svg.replaceChildren(...drawn.filter((each) => !isWords(each)), ...drawn.filter(isWords));
-  drawReveal(section.querySelector("button"), section.querySelector("small"), poll);
+  drawReveal(section.querySelector("button"), poll);
 }
 
 /** A bar for each value or word, that of the median the darkest. */
@@ -76,13 +78,10 @@ function cameOut(poll, place, floor) {
   return { drawn: [...line, words], said: `; ${text}` };
 }
 
-/** The instructor's button, or why there is none yet. */
-function drawReveal(reveal, why, poll) {
-  const isOpen = instructors && poll.came_out === null;
-  reveal.hidden = !isOpen || standing.came_out === null;
-  why.hidden = !isOpen || standing.came_out !== null;
+/** The instructor's button, once there is something to reveal. */
+function drawReveal(reveal, poll) {
+  reveal.hidden = !instructors || poll.came_out !== null || standing.came_out === null;
   reveal.textContent = "Reveal what came out";
-  why.textContent = "Nobody has measured it yet: nothing to reveal.";
   reveal.onclick = () => change("reveal", { guess: poll.guess });
 }
 

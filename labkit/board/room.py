@@ -90,6 +90,16 @@ class Room(Results):
             if rest["what"]:
                 self._base.execute("INSERT INTO saying VALUES (?, ?, ?)", (nickname, rest["what"], self._now()))
 
+    def helped(self, nickname: str) -> None:
+        """Take a learner off those who want help: somebody has been there.
+
+        Raises:
+            ConfigError: If nobody is called so.
+        """
+        self._key_of(nickname)
+        with self.changing():
+            self._base.execute("DELETE FROM saying WHERE nickname = ? AND what = 'help'", (nickname,))
+
     def guess(self, plain: object, address: str = "") -> None:
         """Write down what a learner guesses; a later guess replaces it.
 

@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 def page() -> str:
     """Return the board's page, with its style and script in it: one answer, and nothing loaded from elsewhere."""
     whole = (HERE / "page.html").read_text(encoding="utf-8")
-    for part in ("page.css", "guesses.js", "poll.js", "dots.js", "page.js"):
+    for part in ("page.css", "guesses.js", "poll.js", "dots.js", "instructor.js", "page.js"):
         whole = whole.replace(f"/* {part} */", (HERE / part).read_text(encoding="utf-8"))
     return whole
 
@@ -150,7 +150,7 @@ class Board:
         self._standing = None
 
     def change(self, what: str, plain: object) -> None:
-        """Do what the instructor asks for: remove or rename a learner, reveal what came out where all have guessed.
+        """Do what the instructor asks for: remove or rename a learner, note that one was helped, reveal what came out.
 
         Raises:
             ConfigError: If it cannot be done.
@@ -161,10 +161,12 @@ class Board:
             self.results.remove(plain["nickname"])
         elif what == "rename" and set(plain) == {"nickname", "to"}:
             self.results.rename(plain["nickname"], plain["to"])
+        elif what == "helped" and set(plain) == {"nickname"}:
+            self.results.helped(plain["nickname"])
         elif what == "reveal" and set(plain) == {"guess"}:
             self.results.reveal(plain["guess"])
         else:
-            raise ConfigError("the changes are remove (nickname), rename (nickname, to) and reveal (guess)")
+            raise ConfigError("the changes are remove and helped (nickname), rename (nickname, to) and reveal (guess)")
         self._standing = None
 
     def standing(self) -> str:
@@ -183,7 +185,7 @@ class Board:
                 (r"/c/([a-z0-9-]{1,32})/(result|join|say|guess|measured)", _Posted, own),
                 (r"/i/([\w-]{1,32})", _Page, own),
                 (r"/i/([\w-]{1,32})/standing", _View, own),
-                (r"/i/([\w-]{1,32})/(remove|rename|reveal)", _Changed, own),
+                (r"/i/([\w-]{1,32})/(remove|rename|helped|reveal)", _Changed, own),
             ],
             default_handler_class=_Nothing,
             default_handler_args=own,

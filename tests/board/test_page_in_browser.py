@@ -47,6 +47,13 @@ def guessed(board: Running, guesses: list[object]) -> None:
         post(board, "guess", f"learner {number}", guess="ring_speedup", value=value, unit="times")
 
 
+def asking(page: Any) -> list[str]:
+    """Return who wants help, of each of whom the page says how long and since when."""
+    times = page.locator("#help .wants > .time").all_inner_texts()
+    assert all(re.fullmatch(r"waits \d+ (s|min), since \d\d:\d\d", each) for each in times), times
+    return page.locator("#help .wants > b").all_inner_texts()
+
+
 def opened(board: Running, browser: Any, wrong: list[str]) -> Any:
     page = browser.new_page()
     page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -86,7 +93,7 @@ def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board:
     wrong: list[str] = []
     page = opened(board, browser, wrong)
     expect(page.locator("#help .wants")).to_have_count(1, timeout=60_000)
-    assert re.fullmatch(r"learner 3 waits \d+ (s|min)", page.inner_text("#help .wants").split("\n")[0])
+    assert asking(page) == ["learner 3"]
     said = page.get_attribute("#poll svg", "aria-label")
     assert said.endswith("twice: 2, true: 1, half: 1")
     assert sum(int(bar.rpartition(": ")[2]) for bar in said.split(", ")) == len(GUESSES) == 22
@@ -125,7 +132,7 @@ def test_what_cannot_be_drawn_is_named_and_everything_else_stands(
     expect(page.locator("#note")).to_contain_text("Not drawn", timeout=60_000)
     assert f"{where}: " in page.inner_text("#note")
     if where not in ("help", "nav"):
-        assert re.fullmatch(r"learner 3 waits \d+ (s|min)", page.inner_text("#help .wants").split("\n")[0])
+        assert asking(page) == ["learner 3"]
     if where not in ("nav", "names"):
         assert page.locator("#names tr").count() >= 9
     page.unroute("**/standing")
@@ -134,17 +141,18 @@ def test_what_cannot_be_drawn_is_named_and_everything_else_stands(
 
 
 @pytest.mark.in_turn
-def test_waits_are_in_seconds_then_minutes_and_the_commonest_mistake_is_bold_and_others_open(
-    board: Running, browser: Any
-) -> None:
+def test_waits_have_their_time_a_mistake_those_who_make_it_and_what_is_much_opens(board: Running, browser: Any) -> None:
     guessed(board, GUESSES)  # whichever tests ran before, and with whom
     wrong: list[str] = []
     page = opened(board, browser, wrong)
     told = {
-        "helped": [[f"learner {at}", seconds, "", ""] for at, seconds in enumerate((3725, 240, 119, 60, 59, 0))],
+        "helped": [
+            [f"learner {at}", seconds, "chunk_bounds" if at else "", ""]
+            for at, seconds in enumerate((3725, 240, 119, 60, 59, 0))
+        ],
         "mistakes": {
             "count_bytes": [["a_a", ["ada", "bo", "cy"]], ["b_b", ["di", "eve"]], ["c_c", ["fay"]], ["d_d", ["gil"]]],
-            "chunk_bounds": [["e", ["ada"]], ["f", ["bo"]]],
+            "chunk_bounds": [["e", [*"abcdefgh", "learner 1"]], ["f", ["bo", "learner 2"]]],
         },
         "stuck": [["learner 8", 660, "count_bytes", "c_c"]],
     }
@@ -154,22 +162,27 @@ def test_waits_are_in_seconds_then_minutes_and_the_commonest_mistake_is_bold_and
     page.route("**/standing", lambda route: route.fulfill(json={**route.fetch().json(), **told}))
     page.evaluate("chosen = '02'; refresh.last = null; once()")
     waits = page.locator("#help .wants > .time")
-    told_so = [f"waits {each}" for each in ("62 min", "4 min", "1 min", "1 min", "59 s", "0 s")]
-    expect(waits).to_have_text(told_so, timeout=60_000)
-    assert "".join(page.inner_text("#help .stuck").split("\n")) == "learner 8 there for 11 min2.8 Count the bytes:c c"
+    told_so = [f"waits {each}, since " for each in ("62 min", "4 min", "1 min", "1 min", "59 s", "0 s")]
+    expect(waits).to_contain_text(told_so, timeout=60_000)
+    clock = "(seconds) => new Date(Date.now() - 1000 * seconds).toTimeString().slice(0, 5)"
+    at = {page.evaluate(clock, seconds) for seconds in (3724, 3725, 3726, 3785)}  # a minute may end meanwhile
+    assert waits.first.inner_text().removeprefix("waits 62 min, since ") in at
+    assert page.inner_text("#stuck .stuck") == "learner 8 11 min 2.8 c c"
     lane = page.locator("[data-id=count_bytes] .wrong")
-    bold = "(all) => all.filter((each) => getComputedStyle(each).fontWeight >= 700).map((each) => each.textContent)"
-    assert lane.locator("summary").evaluate_all(bold) == ["3× a a"]
-    assert page.locator("[data-id=chunk_bounds] .wrong summary").evaluate_all(bold) == ["1× e", "1× f"]
-    named = ["3×", "a", "a", "ada,", "bo,", "cy", "2×", "b", "b", "di,", "eve"]
-    assert lane.inner_text().split() == [*named, "2", "more"]  # whose mistake it is stands there at once
+    kinds = ["3× a a ada, bo, cy", "2× b b di, eve"]  # whose mistake it is stands there at once
+    assert lane.inner_text().split("\n") == [*kinds, "2 more mistakes"]
+    assert lane.locator("b").all_inner_texts() == ["3× a a"]
     lane.get_by_text("2 more").click()
     expect(lane.get_by_text("1× d d")).to_be_visible()
-    lane.get_by_text("3× a a").click()
-    expect(lane.get_by_text("ada, bo, cy")).to_be_hidden()
-    page.evaluate("draw()")  # what is open or closed stays so when news comes
-    more = ["2×", "b", "b", "di,", "eve", "2", "more", "1×", "c", "c", "fay", "1×", "d", "d", "gil"]
-    assert lane.inner_text().split() == ["3×", "a", "a", *more]
+    page.evaluate("draw()")  # what is open stays so when news comes
+    assert lane.inner_text().split("\n") == [*kinds, "2 more mistakes", "1× c c fay", "1× d d gil"]
+    other = page.locator("[data-id=chunk_bounds] .wrong .kind")
+    # Those who want help come first, with the colour of their dots; of a crowd the others open.
+    assert other.locator(".asks").all_inner_texts() == [f"learner {at}" for at in range(1, 6)]
+    assert other.first.inner_text() == "9× e learner 1, a, b, c, d, e, f and 2 more"
+    assert other.last.inner_text() == "no mistake that has a name learner 3, learner 4, learner 5"
+    other.get_by_text("and 2 more").click()
+    expect(other.get_by_text("h", exact=True)).to_be_visible()
     assert "●\u00a0wants\u00a0help" in page.inner_text(".heads")
     page.unroute("**/standing")
     page.close()
@@ -231,11 +244,17 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     told("say", 70, what="help")  # has not begun
     told("say", 7, what="help")
     page = opened(board, browser, wrong)  # who wants help and the names take room from the lanes
-    expect(page.locator("[data-id=naive_all_reduce] circle")).to_have_count(60, timeout=60_000)
+    expect(page.locator("[data-id=naive_all_reduce] circle")).to_have_count(50, timeout=60_000)
+    bar, track = (
+        page.locator(f"[data-id=naive_all_reduce] rect.{each}").bounding_box() for each in ("passed", "track")
+    )
+    assert bar and track and abs(bar["width"] / track["width"] - 10 / 200) < 0.01  # who has passed, of all
     expect(page.locator("#help .wants > b")).to_have_text(["learner 70", "learner 7"])  # the longest wait first
-    asking = page.locator("circle.asks").evaluate_all("(all) => all.map((each) => each.dataset.name)")
-    assert sorted(asking) == ["learner 7", "learner 70"]
+    dots = page.locator("circle.asks").evaluate_all("(all) => all.map((each) => each.dataset.name)")
+    assert sorted(dots) == ["learner 7", "learner 70"]
     assert page.evaluate(OUT_OF_LANES) == []
+    page.locator("#help .wants").first.get_by_role("button", name="mark helped").click()
+    expect(page.locator("#help .wants > b")).to_have_text(["learner 7"], timeout=60_000)
     page.close()
     assert not wrong
 
@@ -305,7 +324,8 @@ def test_a_crowd_is_one_row_that_counts_where_that_has_room_and_who_asks_stands_
     assert len({down for _, down in dots.evaluate_all(ROWS)}) == 1
     fill = "(all) => [...new Set(all.map((each) => getComputedStyle(each).fill))]"
     assert len(page.locator("circle.here:not(.asks)").evaluate_all(fill)) == 1  # one state, one colour
-    assert page.inner_text("#say .asks") == "2 want help."
+    assert "want help" not in page.inner_text("#say")  # it stands below, with their names
+    assert page.inner_text("#help h2") == "2 want help in the order they asked"
     ticks = page.locator("#poll text.tick").all()
     labels = [each.text_content() for each in ticks]
     # What was guessed has its number where there is room for it, and what is counted stands below.
@@ -328,7 +348,7 @@ PLACES = """() => {
   return { here: inner(here), passed: inner(passed), bottom: place(here).bottom,
     help: of("#help")[0].top, lanes: of("#lanes")[0].top,
     left: Math.min(...of(".lane circle.here").map((dot) => dot.left)),
-    right: Math.min(...of(".lane circle:not(.here)").map((dot) => dot.left)),
+    right: Math.min(...of(".lane rect.track").map((bar) => bar.left)),
     first: of(".lane")[0].top, sizes: [size(".count.on"), size(".count.passed")],
     ahead: of(".lane.ahead").map((lane) => lane.height), tall: of(".lane:not(.ahead)").map((lane) => lane.height),
     wide: document.documentElement.scrollWidth };

@@ -225,6 +225,14 @@ def test_help_guesses_and_mistakes_reach_the_instructor_and_the_wall_has_no_name
     [[who, seconds, on, mistake]] = own["helped"]
     assert (who, on, mistake) == ("ada", "count_bytes", "forgot the root") and 0 <= seconds < 60
     assert own["mistakes"] == {"count_bytes": [["forgot the root", ["ada"]]]}
+    assert board.call("POST", f"{board.instructors}/helped", b'{"nickname": "bo"}')[0] == 400
+    assert (
+        board.call("POST", f"{board.instructors}/helped", b'{"nickname": "ada"}')[0] == 204
+    )  # somebody has been there
+    assert json.loads(board.call("GET", f"{board.instructors}/standing")[1])["helped"] == []
+    assert board.standing()["help"] == 0
+    labkit.i_need_help()
+    assert board.standing()["help"] == 1
     labkit.i_am_done()
     own = json.loads(board.call("GET", f"{board.instructors}/standing")[1])
     assert own["helped"] == [] and own["finished"] == ["ada"]

@@ -59,8 +59,8 @@ def test_what_came_back_counts_as_the_same_whatever_its_numbers() -> None:
 
     figures = class_figures([failed("a", "Rank 0 has 1.25."), failed("b", "Rank 3 has 7e-3."), failed("c", "No.")])
     assert figures.exercises[0].faults == (
-        Fault("Rank 0 has 1.25.", 2, False, "a wrong result", "a"),
-        Fault("No.", 1, False, "a wrong result", "c"),
+        Fault("Rank 0 has 1.25.", ("a", "b"), False, "a wrong result"),
+        Fault("No.", ("c",), False, "a wrong result"),
     )
     nameless = [failed(name, "Rank 0 has 1.25.") for name in "abc"]
     named = [
@@ -111,21 +111,25 @@ def test_bonus_is_said_in_points_and_a_mistake_without_a_name_in_words() -> None
     results = made_results(30)
     most = max(each.exercises[-1].points for each in results)
     page = class_page(lines_of(results), "Lesson").decode()
-    assert most == 24 and "30 graded</p>" in page  # one was torn
-    assert "</b> of 60 points, bonus included</figcaption>" in page
+    assert most == 24
+    assert "</b> points, bonus included</figcaption>" in page and "dashed: full marks, 60</p>" in page
     with_bonus = [each for each in results if each.exercises[-1].points]
     for each in with_bonus:
-        assert f'<td class="number"><b>{each.score:g}</b></td><td class="number extra">24</td>' in page
-    assert page.count('<td class="number extra">24</td>') == len(with_bonus)
-    assert "Points of 60<small>bonus included</small>" in page  # as median and mean are
+        parts = (100 * (each.score - 24) / 84, 100 * 24 / 84)  # of the longest bar: full marks and bonus
+        bar = '<i style="width:{:.1f}%"></i><i class="bonus" style="width:{:.1f}%"></i><span class="sum">24</span>'
+        own = re.search(rf'<th scope="row"><a href="{quote(each.name)}/.*?</tr>', page, re.S)
+        assert own and bar.format(*parts) in own[0] and f"<b>{each.score:g}</b>" in own[0]
+    assert page.count('<span class="sum">24</span>') == len(with_bonus)
+    assert "of 60 (dashed), lighter: bonus</th>" in page
     plain = [replace(each, exercises=each.exercises[:-1]) for each in results]
-    assert "bonus</small>" in page and "bonus</small>" not in class_page(lines_of(plain), "Lesson").decode()
+    without = class_page(lines_of(plain), "Lesson").decode()
+    assert "of 60</th>" in without and "lighter: bonus" not in without and 'class="full"' not in without
     late = class_page(
         [replace(each, score=each.score / 2, late="50 % off") for each in lines_of(results)], "L"
     ).decode()
-    assert '<td class="number extra">24' not in late  # half of a sum is not the sum of what was earned
+    assert '<span class="sum">' not in late  # half of a sum is not the sum of what was earned
     href = r'href="(\S+)/feedback.html#(1.\d)" title="(Rank \d has \S+ in element 4.)"'
-    kind = rf"<b>(\d+)×</b> a wrong result: <a {href}>read"
+    kind = rf"<b>(\d+)×</b> <span>a wrong result</span></button>(?:: |, as )<a {href}>“\4”</a>"
     by_name = {quote(each.name): each for each in results}
     for count, name, slug, said in (found := re.findall(kind, page)):
         [example] = [each for each in by_name[name].exercises if each.id == slug]
@@ -139,10 +143,11 @@ def test_bonus_is_said_in_points_and_a_mistake_without_a_name_in_words() -> None
 
 def test_a_row_says_what_is_special_beside_its_name_and_those_to_look_at_stand_first() -> None:
     results = made_results(8)
-    columns = re.compile(r'<th scope="col"[^>]*>([A-Za-z][\w +]+)(?:<small>[a-z ]+</small>)?</th>')
+    columns = re.compile(r'<th scope="col"[^>]*>([A-Za-z][\w +:,()]+)</th>')
     plain = class_page(lines_of(results[:-1]), "L").decode().partition("</table>")[0]
     assert (
-        columns.findall(plain) == ["Student", "Points of 60", "of them"] and "chip" not in plain.partition("<tbody>")[2]
+        columns.findall(plain) == ["Student", "Points", "of 60 (dashed), lighter: bonus"]
+        and "chip" not in plain.partition("<tbody>")[2]
     )
     lines = lines_of(results[:-1])
     lines[2], lines[5] = replace(lines[2], late="20 % off"), replace(lines[5], asks=1)
@@ -152,6 +157,8 @@ def test_a_row_says_what_is_special_beside_its_name_and_those_to_look_at_stand_f
     assert sum(each.count("20 % off") for each in rows) == 1
     asked = re.search(r'<a href="([^"]+)">1 asks to look again</a>', class_page(lines, "L").decode())
     assert asked and asked[1] == lines[5].href
+    told = {False: "asks to look again: <u>read it</u>", True: "asks to look again: <u>answer</u>"}
+    assert all(words in class_page(lines, "L", desk=desk).decode() for desk, words in told.items())
     unread = [results[-1], replace(results[-1], name="zoe")]
     page = class_page(lines_of([*results[:-1], *unread]), "L").decode()
     assert '<a href="#marks">2 could not be graded</a>' in page
@@ -185,9 +192,9 @@ def test_what_is_off_for_lateness_is_told_with_what_it_is_taken_from() -> None:
 def test_what_no_check_has_a_name_for_is_told_by_kind(said: str, kind: str) -> None:
     failed = GradedExercise("1.1", 0, 4, "failed", "T", f"Tried: x\nCame back: {said}", "")
     result = GradedSubmission("a", "01_x", "s", "c", (failed,))
-    assert class_figures([result]).exercises[0].faults == (Fault(said, 1, False, kind, "a"),)
+    assert class_figures([result]).exercises[0].faults == (Fault(said, ("a",), False, kind),)
     assert (
-        f'{kind}: <a href="a/feedback.html#1.1" title="{said}">read it</a>'
+        f'<span>{kind}</span></button>: <a href="a/feedback.html#1.1" title="{said}">“{said}”</a>'
         in class_page(lines_of([result]), "L").decode()
     )
 
@@ -226,15 +233,69 @@ def test_on_a_phone_squares_are_one_row_below_the_name_and_points_stand_at_the_r
     page.set_viewport_size({"width": 1440, "height": 900})
     page.click("header a")  # opens beside the list, as a row's link does
     assert page.locator("#panel.open").count() == 1
-    assert page.locator("#marks tr[aria-current] th a").inner_text() == "torn <b>"
+    assert page.locator("#marks tr[aria-current] th a").first.inner_text() == "torn <b>"
     page.click("#back")
     assert page.locator("#panel.open").count() == 0 and page.locator("#panel li").first.is_visible()
     example = page.locator("#panel li a").first
     wanted = example.get_attribute("href").split("/")[0]
     example.click()  # what nobody named is read there, too
     assert page.locator("#panel.open").count() == 1
-    assert page.locator("#marks tr[aria-current] th a").get_attribute("href").startswith(f"{wanted}/")
+    assert page.locator("#marks tr[aria-current] th a").first.get_attribute("href").startswith(f"{wanted}/")
     page.close()
+
+
+@pytest.mark.browser
+def test_a_mistake_shows_who_makes_it_and_a_row_opens_beside_the_list(tmp_path: Path, browser: Any) -> None:
+    results = made_results(40)
+    (file := tmp_path / "class.html").write_bytes(class_page(lines_of(results), "Lesson"))
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(file.as_uri())
+    assert page.locator("#marks tbody tr").evaluate_all(BELOW_THE_FOLD) <= 41 - 28
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1440
+    card, table = (page.locator(each).bounding_box() for each in (".list", "#marks"))
+    assert card and table and table["x"] + table["width"] <= card["x"] + card["width"]
+    who = [r.name for r in results for e in r.exercises if e.id == "1.4" and e.mistake == "one chunk is missing"]
+    page.locator("#panel li").filter(has_text="1.4").get_by_role("button", name="one chunk is missing").click()
+    assert page.locator("#shown").inner_text() == f"{len(who)} of 41: 1.4 one chunk is missing"
+    names = "(rows) => rows.filter((row) => !row.hidden).map((row) => row.querySelector('a').textContent.trim())"
+    assert sorted(page.locator("#marks tbody tr").evaluate_all(names)) == sorted(who)
+    page.get_by_role("button", name="show all").click()
+    assert page.locator("#marks tbody tr:visible").count() == 41 and page.locator("#hint").is_visible()
+    page.locator("#marks tbody tr").nth(7).locator("td.number").click()  # wherever on a row one clicks
+    assert page.locator("#panel.open").count() == 1
+    assert page.locator("#marks tr[aria-current]").evaluate("(row) => row.sectionRowIndex") == 7
+    page.close()
+
+
+BELOW_THE_FOLD = "(rows) => rows.filter((row) => row.getBoundingClientRect().bottom > innerHeight).length"
+
+
+@pytest.mark.parametrize(
+    ("top", "step", "labels"),
+    [
+        (
+            60,
+            5,
+            ["0–4", "5–9", "10–14", "15–19", "20–24", "25–29", "30–34", "35–39", "40–44", "45–49", "50–54", "55–60"],
+        ),
+        (84, 10, ["0–9", "10–19", "20–29", "30–39", "40–49", "50–59", "60–69", "70–79", "80–84"]),
+        (4, 1, ["0", "1", "2", "3–4"]),
+        (10.5, 1, [*map(str, range(10)), "10–10.5"]),
+        (1000, 100, [*(f"{at}–{at + 99}" for at in range(0, 900, 100)), "900–1000"]),
+    ],
+)
+def test_bars_of_the_histogram_are_in_points_and_the_last_holds_the_most(
+    top: float, step: int, labels: list[str]
+) -> None:
+    def result(name: str, points: float) -> GradedSubmission:
+        return GradedSubmission(name, "01_x", "s", "c", (GradedExercise("1.1", points, top, "failed", "T"),))
+
+    results = [result("none", 0), result("all", top), result("half", top / 2)]
+    figures = class_figures(results)
+    assert figures.step == step and len(figures.bins) == len(labels) and sum(figures.bins) == 3
+    assert figures.bin_of(top) == len(labels) - 1 and figures.bin_of(step - 0.5) == 0 and figures.bin_of(step) == 1
+    page = class_page(lines_of(results), "L").decode()
+    assert re.findall(r'data-bin="\d+" aria-pressed="false" title="(\S+) points', page) == labels
 
 
 def test_parts_of_a_bar_are_of_those_its_number_counts_and_median_and_mean_have_no_idle_decimals() -> None:

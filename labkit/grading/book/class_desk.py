@@ -41,7 +41,7 @@ class ClassDesk:
         """Return the class page as the gradebook is now."""
         self._grades = self._book.grades(self._lesson, self._keep)
         pages = {grade.student: str(number) for number, grade in enumerate(self._grades)}
-        return class_page(class_lines(self._book, self._lesson, self._grades, pages), self._title)
+        return class_page(class_lines(self._book, self._lesson, self._grades, pages), self._title, desk=True)
 
     def student(self, number: int) -> bytes:
         """Return a student's page, with boxes.

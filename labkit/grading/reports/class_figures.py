@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, cycle
+from operator import mul
 
 from labkit.checks.verdict import PLAIN_ERROR
 from labkit.grading.reports.results import GradedExercise, GradedSubmission
@@ -21,7 +24,7 @@ _KINDS = {
     "What came back cannot": "no answer that can be read",
 }
 """What came back, by how it begins, as `labkit.checks.failures` says it; whatever else came back is a wrong result."""
-NUM_BINS = 10
+_MOST_BINS = 12
 
 
 @dataclass(frozen=True)
@@ -30,17 +33,25 @@ class Fault:
 
     Attributes:
         words: The mistake's name, or what came back, as the first of them reads it.
-        count: How many students.
+        who: The submissions of those students, by their names.
         named: Whether the check recognised it.
         kind: Of what it did not: "a wrong result", "a deadlock", "raises TypeError"; else "".
-        example: The submission, by its name, of the first of those students.
     """
 
     words: str
-    count: int
+    who: tuple[str, ...]
     named: bool
     kind: str = ""
-    example: str = ""
+
+    @property
+    def count(self) -> int:
+        """How many students."""
+        return len(self.who)
+
+    @property
+    def example(self) -> str:
+        """The submission of the first of them, by its name."""
+        return self.who[0]
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,8 @@ class ClassFigures:
         median: Of the same.
         max_score: Full marks.
         most_bonus: The most that anybody earned beyond them in bonus exercises.
-        bins: Those that count, by tenths of full marks; the last one holds full marks and more.
+        step: Points from one bin to the next, a round number.
+        bins: How many of those that count are in [0, step), [step, 2 step), ...; the last holds its upper end, too.
         exercises: In the lesson's order.
     """
 
@@ -93,6 +105,7 @@ class ClassFigures:
     median: float
     max_score: float
     most_bonus: float
+    step: int
     bins: tuple[int, ...]
     exercises: tuple[ExerciseFigures, ...]
 
@@ -103,7 +116,7 @@ class ClassFigures:
 
     def bin_of(self, score: float) -> int:
         """Return which of the bins holds a score."""
-        return _bin(score, self.max_score)
+        return _bin(score, self.step, len(self.bins))
 
 
 def class_figures(results: Sequence[GradedSubmission], scores: Sequence[float] = ()) -> ClassFigures:
@@ -115,10 +128,13 @@ def class_figures(results: Sequence[GradedSubmission], scores: Sequence[float] =
     """
     scores = scores or [result.score for result in results]
     most = max(result.max_score for result in results)
-    bins = [0] * NUM_BINS
+    most_bonus = max(result.bonus for result in results)
     graded = [score for result, score in zip(results, scores, strict=True) if has_score(result, score)]
+    top = max(most + most_bonus, *graded, 1.0)
+    step = _step(top)
+    bins = [0] * math.ceil(top / step)
     for score in graded:
-        bins[_bin(score, most)] += 1
+        bins[_bin(score, step, len(bins))] += 1
     by_id: dict[str, list[tuple[str, GradedExercise]]] = {}
     for name, each in ((result.name, each) for result in results for each in result.exercises):
         by_id.setdefault(each.id, []).append((name, each))
@@ -128,7 +144,8 @@ def class_figures(results: Sequence[GradedSubmission], scores: Sequence[float] =
         statistics.fmean(graded or [0.0]),
         statistics.median(graded or [0.0]),
         most,
-        max(result.bonus for result in results),
+        most_bonus,
+        step,
         tuple(bins),
         tuple(_exercise(listed) for listed in by_id.values()),
     )
@@ -139,8 +156,14 @@ def has_score(result: GradedSubmission, score: float) -> bool:
     return not result.problem or score > 0
 
 
-def _bin(score: float, most: float) -> int:
-    return max(0, min(NUM_BINS - 1, int(NUM_BINS * score / most + 1e-9))) if most else 0
+def _step(top: float) -> int:
+    """Return the least of 1, 2, 5, 10, 20, 50, ... points that needs few bins up to `top`."""
+    steps = accumulate(cycle((2.0, 2.5, 2.0)), mul, initial=1.0)
+    return next(int(step) for step in steps if top <= _MOST_BINS * step)
+
+
+def _bin(score: float, step: int, count: int) -> int:
+    return max(0, min(count - 1, int(score / step + 1e-9)))
 
 
 def _exercise(handed_in: Sequence[tuple[str, GradedExercise]]) -> ExerciseFigures:
@@ -154,7 +177,7 @@ def _exercise(handed_in: Sequence[tuple[str, GradedExercise]]) -> ExerciseFigure
     commonest = sorted(alike.items(), key=lambda found: -len(found[1]))[:3]
     commonest.sort(key=lambda found: not found[0][1])  # a name says more than "a wrong result"
     common = tuple(
-        Fault(found[0][0], len(found), named, "" if named else _kind(found[0][0]), found[0][1])
+        Fault(found[0][0], tuple(name for _, name in found), named, "" if named else _kind(found[0][0]))
         for (_, named), found in commonest
     )
     states = {state: counts[state] for state in ("passed", "failed", "to_read", "read", "not_done", "not_graded")}

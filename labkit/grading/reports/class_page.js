@@ -2,20 +2,33 @@ const table = document.getElementById("marks");
 const body = table.tBodies[0];
 const rows = [...body.rows];
 const find = document.getElementById("find");
+const all = document.getElementById("all");
 const bars = [...document.querySelectorAll("#bars button")];
+const faults = [...document.querySelectorAll("button.fault")];
 const panel = document.getElementById("panel");
 let bin = null;
+let fault = null;
 
 function filter() {
   const wanted = find.value.toLowerCase().split(" ").filter(Boolean);
   let count = 0;
   for (const row of rows) {
     const name = row.cells[0].textContent.toLowerCase();
-    row.hidden = (bin !== null && row.dataset.bin !== bin) || !wanted.every((word) => name.includes(word));
+    row.hidden =
+      (bin !== null && row.dataset.bin !== bin) ||
+      (fault !== null && !row.dataset.faults.split(" ").includes(fault)) ||
+      !wanted.every((word) => name.includes(word));
     count += !row.hidden;
   }
   for (const bar of bars) bar.setAttribute("aria-pressed", String(bar.dataset.bin === bin));
-  document.getElementById("shown").textContent = `${count} of ${rows.length}`;
+  for (const each of faults) each.setAttribute("aria-pressed", String(each.dataset.fault === fault));
+  const isAll = bin === null && fault === null && !wanted.length;
+  const which = faults.find((each) => each.dataset.fault === fault);
+  const mistake = which ? `: ${which.dataset.number} ${which.querySelector("span").textContent}` : "";
+  const words = `${count} of ${rows.length}${mistake}`;
+  document.getElementById("shown").textContent = isAll ? "" : words;
+  document.getElementById("hint").hidden = !isAll;
+  all.hidden = isAll;
 }
 
 for (const bar of bars) {
@@ -25,6 +38,19 @@ for (const bar of bars) {
   });
 }
 
+for (const each of faults) {
+  each.addEventListener("click", () => {
+    fault = fault === each.dataset.fault ? null : each.dataset.fault;
+    filter();
+    if (fault !== null) table.scrollIntoView({ block: "nearest" });
+  });
+}
+
+all.addEventListener("click", () => {
+  [bin, fault, find.value] = [null, null, ""];
+  filter();
+});
+
 function compare(first, second) {
   const [a, b] = [Number.parseFloat(first), Number.parseFloat(second)];
   const numbers = first.trim() !== "" && second.trim() !== "" && !/[^\d.+-]/.test(first + second);
@@ -33,6 +59,7 @@ function compare(first, second) {
 }
 
 for (const [column, head] of [...table.tHead.rows[0].cells].entries()) {
+  if (!head.textContent) continue;
   const button = document.createElement("button");
   button.type = "button";
   button.append(...head.childNodes);
@@ -51,7 +78,7 @@ for (const [column, head] of [...table.tHead.rows[0].cells].entries()) {
 
 // Beside the list where there is room; a narrow window goes to the student's page, and back.
 const open = (event) => {
-  const link = event.target.closest("a");
+  const link = event.target.closest("a") ?? event.target.closest("tbody tr")?.querySelector("a");
   if (
     !link ||
     link.getAttribute("href").startsWith("#") ||

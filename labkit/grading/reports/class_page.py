@@ -13,7 +13,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from labkit.grading.reports.class_figures import NUM_BINS, ClassFigures, class_figures, has_score
+from labkit.checks.verdict import PLAIN_ERROR
+from labkit.grading.reports.class_figures import ClassFigures, Fault, class_figures, has_score
 from labkit.grading.reports.copies import Case
 from labkit.grading.reports.page import page
 from labkit.grading.reports.results import GradedExercise, GradedSubmission
@@ -75,28 +76,27 @@ class Line:
 
 @dataclass(frozen=True)
 class _Bar:
-    """Students whose points are this share of full marks.
+    """Students who have so many points.
 
     Attributes:
-        percent: The least of it.
-        label: "10–19", of the last "90+".
+        label: "10–19", of the last "80–84".
         count: How many students.
         share: Its height, 1 of the highest bar.
     """
 
-    percent: int
     label: str
     count: int
     share: float
 
 
-def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None = None) -> bytes:
+def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None = None, *, desk: bool = False) -> bytes:
     """Return the page of a class of at least one who handed in something.
 
     Args:
         lines: Everybody's, in any order.
         title: The lesson's heading.
         cases: Submissions that are alike, None where that was not looked at.
+        desk: Whether students' pages have boxes for comments and answers.
     """
     students = sorted(lines, key=lambda line: (line.name.casefold(), line.href))
     handed_in = [(line, line.result) for line in students if line.result is not None]
@@ -107,6 +107,7 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
                if (used := [each for each in result.exercises if each.pack == kind])]
         for kind in ("answer", "unnamed")
     }  # fmt: skip
+    faults = _numbered(figures)
     script = _SCRIPT.read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return page(
@@ -115,7 +116,12 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
         unnamed=packs["unnamed"],
         title=title,
         figures=figures,
-        bars=_bars(figures.bins),
+        bars=_bars(figures),
+        top=max(1.0, figures.max_score + figures.most_bonus, *(line.score for line in students)),
+        faults=faults,
+        faults_of=_faults_of(faults),
+        mistake_of=_mistake_of,
+        desk=desk,
         bin_of={line.href: figures.bin_of(line.score) for line, result in handed_in if has_score(result, line.score)},
         cases=cases,
         shown={line.result.name: line for line, _ in handed_in if line.result},
@@ -152,6 +158,25 @@ def _looked_at(students: Sequence[Line]) -> list[tuple[str, list[Line]]]:
     return [(words, lines) for words, lines in said if lines]
 
 
+def _numbered(figures: ClassFigures) -> list[tuple[str, Fault]]:
+    """Return all faults with the slugs of their exercises; the place is the number that the page knows one by."""
+    return [(each.id, fault) for each in figures.exercises for fault in each.faults]
+
+
+def _faults_of(faults: Sequence[tuple[str, Fault]]) -> dict[str, list[int]]:
+    """Return the numbers of the faults of each submission."""
+    found: dict[str, list[int]] = {}
+    for number, (_, fault) in enumerate(faults):
+        for name in fault.who:
+            found.setdefault(name, []).append(number)
+    return found
+
+
+def _mistake_of(each: GradedExercise) -> str:
+    """Return the name of what is wrong in an exercise, or ""."""
+    return each.mistake if each.state == "failed" and each.mistake != PLAIN_ERROR else ""
+
+
 def _state_of(line: Line) -> Mapping[str, GradedExercise]:
     """Return a student's exercises by their slugs."""
     return {each.id: each for each in line.result.exercises} if line.result else {}
@@ -174,10 +199,10 @@ def _counted(number: int, what: str, more: str = "") -> str:
     return f"{number} {what if number == 1 else more or what + 's'}"
 
 
-def _bars(bins: Sequence[int]) -> list[_Bar]:
-    width, most = 100 // NUM_BINS, max(1, *bins)
-    labels = [f"{at * width}–{(at + 1) * width - 1}" for at in range(NUM_BINS - 1)]
-    labels.append(f"{(NUM_BINS - 1) * width}+")
-    return [
-        _Bar(at * width, label, count, count / most) for at, (label, count) in enumerate(zip(labels, bins, strict=True))
-    ]
+def _bars(figures: ClassFigures) -> list[_Bar]:
+    step, bins = figures.step, figures.bins
+    most, last = max(1, *bins), len(bins) - 1
+    top = max(figures.max_score + figures.most_bonus, last * step)
+    ends = [f"{top:g}" if at == last else f"{(at + 1) * step - 1}" for at in range(len(bins))]
+    labels = [f"{at * step}" + (f"–{end}" if end != f"{at * step}" else "") for at, end in enumerate(ends)]
+    return [_Bar(label, count, count / most) for label, count in zip(labels, bins, strict=True)]
