@@ -39,29 +39,23 @@ _AS_PICTURE = """(svg, data) => {
   svg.replaceWith(picture);
   return picture.decode().then(() => null);
 }"""
-# A canvas is printed empty now and then: each becomes a picture of itself. Returns the pages of those that are blank.
-_PICTURES = """async () => {
-  const blank = [];
-  for (const view of document.querySelectorAll(".live .labkit-timeline")) {
-    view.labkit.draw();
-    const canvas = view.querySelector(".labkit-plot canvas"), picture = new Image();
-    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    const colours = new Set(new Uint32Array(data.buffer));
-    const pages = [...document.querySelectorAll(".pdf-page")];
-    if (colours.size < 4) blank.push(pages.indexOf(view.closest(".pdf-page")) + 1);
-    picture.style.cssText = `display:block;width:${canvas.style.width};height:${canvas.style.height}`;
-    picture.alt = canvas.getAttribute("aria-label") ?? "";
-    picture.src = canvas.toDataURL();
-    await picture.decode();
-    canvas.replaceWith(picture);
-    view.dataset.printed = "";
-  }
-  return blank;
-}"""
+# The pages whose timeline's drawing has next to nothing in it.
+_BLANK = """() => [...document.querySelectorAll(".pdf-page")].flatMap((page, at) =>
+  [...page.querySelectorAll(".labkit-timeline")].some(
+    (view) => page.querySelectorAll(".hall-timeline rect").length < 4) ? [at + 1] : [])"""
 # The pages on which a line of code goes on past its frame.
 _CUT = """() => [...document.querySelectorAll(".pdf-page")].flatMap((page, at) =>
   [...page.querySelectorAll("section > pre code")].some((each) => each.scrollWidth > each.clientWidth + 1)
     ? [at + 1] : [])"""
+_OWN = (
+    "slides.css",
+    "slide_figures.css",
+    "slide_prose.js",
+    "slide_bars.js",
+    "slide_timeline.js",
+    "slide_story.js",
+    "slides.js",
+)
 _PARTS = ("dist/reveal.js", "dist/reveal.css", "dist/reset.css", "plugin/notes", "LICENSE")
 
 
@@ -86,7 +80,7 @@ def write_deck(slides: Iterable[Slide], title: str, name: str, folder: Path) -> 
             shutil.copytree(source, target, dirs_exist_ok=True)
         elif source.exists():
             shutil.copyfile(source, target)
-    for own in ("slides.css", "slide_figures.css", "slide_prose.js", "slides.js"):
+    for own in _OWN:
         shutil.copyfile(Path(__file__).with_name(own), folder / own)
     path = folder / f"{name}.html"
     path.write_text(deck_html(slides, title), encoding="utf-8")
@@ -156,7 +150,7 @@ def write_pdf(deck: Path, browser: str) -> Path:
                     f"{deck.name}: code on page {cut[0]} is cut off at its right in print, so there is no PDF; shorten "
                     "its lines."
                 )
-            if blank := page.evaluate(_PICTURES):
+            if blank := page.evaluate(_BLANK):
                 raise LessonError(
                     f"{deck.name}: the timeline on page {blank[0]} is blank in print, so there is no PDF."
                 )

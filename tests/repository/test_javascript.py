@@ -22,7 +22,7 @@ WRITTEN = [
     *(ROOT / "tests" / "widgets" / "in_page").glob("*.js"),
     ROOT / "labkit" / "lessons" / "played.js",
     ROOT / "labkit" / "lessons" / "slides.js",
-    ROOT / "labkit" / "lessons" / "slide_prose.js",
+    *sorted((ROOT / "labkit" / "lessons").glob("slide_*.js")),
 ]
 SENT = sorted((ROOT / bundles.WRITTEN).glob("*.js"))
 MOST_COLUMNS, MOST_LINES = 120, 300
