@@ -30,9 +30,9 @@ _LAID_OUT = """(height) => {
   return laidOut && [...document.querySelectorAll(".live")].every((each) => each.querySelector("svg, canvas"));
 }"""
 # A browser prints every hatched shape of a drawing as a picture as large as the drawing: 13 MB for one deck.
-_HATCHED = "(svg) => [...svg.querySelectorAll('*')].some((each) => getComputedStyle(each).fill.startsWith('url'))"
-_AS_PICTURE = """(svg, data) => {
-  const picture = new Image(), { width, height } = getComputedStyle(svg);
+_HATCHED = "(stage) => [...stage.querySelectorAll('*')].some((each) => getComputedStyle(each).fill.startsWith('url'))"
+_AS_PICTURE = """(stage, data) => {
+  const picture = new Image(), svg = stage.querySelector("svg"), { width, height } = getComputedStyle(stage);
   picture.style.cssText = `display:block;width:${width};height:${height}`;
   picture.alt = svg.getAttribute("aria-label") ?? "";
   picture.src = `data:image/png;base64,${data}`;
@@ -156,7 +156,7 @@ def write_pdf(deck: Path, browser: str) -> Path:
                 )
             # What lies over a drawing would be in its picture, too.
             unseen = page.add_style_tag(content=".slide-number-pdf { visibility: hidden !important; }")
-            for drawing in page.query_selector_all(".live svg"):
+            for drawing in page.query_selector_all(".live [data-part=stage]:has(svg)"):
                 if drawing.evaluate(_HATCHED):
                     drawing.evaluate(_AS_PICTURE, base64.b64encode(drawing.screenshot()).decode())
             unseen.evaluate("(style) => style.remove()")

@@ -34,7 +34,7 @@ function spread(section, { parts, lowest, down, fits }) {
     largest(steps(2.1, 1.35, -0.15), style("--line-height", ""), fits);
   }
   const kept = parts.at(-1).matches(".ask") ? 60 : 0;
-  if (has("table")) largest(steps(30, 6, -2), style("--cell", "px"), () => down() <= lowest - kept);
+  if (has("table")) largest(steps(46, 6, -2), style("--cell", "px"), () => down() <= lowest - kept);
 }
 
 /** Let a question at the foot of a slide take what is left of it, in letters as large as that lets them be. */
