@@ -52,6 +52,7 @@ _OWN = (
     "slide_figures.css",
     "slide_prose.js",
     "slide_bars.js",
+    "slide_ranks.js",
     "slide_timeline.js",
     "slide_story.js",
     "slides.js",

@@ -26,9 +26,8 @@ function hatch(x, y, wide, high, colour) {
   const lines = [];
   for (let from = -high; from < wide; from += 13) {
     const [a, b] = [Math.max(from, 0), Math.min(from + high, wide)];
-    lines.push(
-      `M${(x + a).toFixed(1)} ${(y + high - (a - from)).toFixed(1)}L${(x + b).toFixed(1)} ${(y + high - (b - from)).toFixed(1)}`,
-    );
+    const [low, top] = [a, b].map((at) => `${(x + at).toFixed(1)} ${(y + high - (at - from)).toFixed(1)}`);
+    lines.push(`M${low}L${top}`);
   }
   return `<path d="${lines.join("")}" stroke="${colour}" stroke-width="2.5"/>`;
 }

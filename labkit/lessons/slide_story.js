@@ -54,7 +54,7 @@ function zoom(live, svg, { wide, high }) {
   set("--story-y", `${((high - down * times) / 2 - (y * pixel - EDGE) * times).toFixed(1)}px`);
 }
 
-/** Give a story's frame `high` pixels of its own, and letters as large as they meet nothing that they did not before. */
+/** Give a story's frame `high` pixels of its own, and letters as large as they meet nothing that they did not. */
 globalThis.fillStory = (live, high) => {
   const stage = live.querySelector("[data-part=stage]");
   const svg = stage.querySelector("svg");
@@ -68,7 +68,8 @@ globalThis.fillStory = (live, high) => {
     set(1);
     zoom(live, svg, room);
     for (let k = 0; k < 2; k++) {
-      set(Math.max(1, pixels / (DRAWN * (svg.querySelector("text").getScreenCTM().a / window)))); // and then all is wider
+      const seen = svg.querySelector("text").getScreenCTM().a / window;
+      set(Math.max(1, pixels / (DRAWN * seen))); // and then all is wider
       zoom(live, svg, room);
     }
     return [...meetings(svg)].every((each) => before.has(each));

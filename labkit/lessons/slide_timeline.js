@@ -1,10 +1,12 @@
 // A timeline as a slide draws it: few ranks, each a thick bar, letters for the last row (slide_bars.js).
 
 const bars = globalThis.slideBars;
+const ranks = globalThis.slideRanks;
 
 const LENGTHS = 42; // of how long a run took
 const GAP = 14; // between two ranks, and with arrows from one to the other
 const WIDE_GAP = 34;
+const MEMORY = 64; // of what a rank holds, under its bars
 const MOST_ARROWS = 16;
 const CROWDED = 14; // pixels of a bar, under which the first step is drawn again, enlarged
 const UNITS = [
@@ -14,81 +16,8 @@ const UNITS = [
   ["ns", 1],
 ];
 
-/** How long two rows have bars at once. */
-function together(some, others) {
-  let [at, sum] = [0, 0];
-  for (const [from, to] of some) {
-    while (at < others.length && others[at][1] <= from) at++;
-    for (let k = at; k < others.length && others[k][0] < to; k++) {
-      sum += Math.min(to, others[k][1]) - Math.max(from, others[k][0]);
-    }
-  }
-  return sum;
-}
-
-const timeOf = (some) => some.reduce((sum, [from, to]) => sum + to - from, 0);
-
-/**
- * The tracks of a run's ranks: lanes that never have bars at once share one.
- *
- * @returns {number[][]} Lanes of each track.
- */
-function tracksOf(run, ranks) {
-  const rows = run.rows.filter(({ rank, lane }) => ranks.includes(rank) && lane < 3);
-  const of = (rank, lane) =>
-    rows.filter((row) => row.rank === rank && row.lane === lane).flatMap((row) => bars.barsOf(run, row));
-  const isSeen = (lane) => ranks.some((rank) => timeOf(of(rank, lane)) > 0.002 * run.span);
-  const colours = [0, 1, 2].filter(isSeen);
-  const isNamed = !colours.includes(0) && !colours.includes(2) && run.rows.some(({ lane }) => lane === 3); // then brackets say what they do
-  const tracks = [];
-  for (const lane of colours) {
-    const isFree = (track) =>
-      ranks.every((rank) => track.every((other) => together(of(rank, other), of(rank, lane)) < 0.01 * run.span));
-    const free = tracks.find(isFree);
-    if (free) free.push(lane);
-    else tracks.push([lane]);
-  }
-  return isNamed ? [[3], ...tracks] : tracks;
-}
-
 /** A scale of time between two pixels. */
 const scaleOf = (from, to, left, right) => (time) => left + ((time - from) / (to - from)) * (right - left);
-
-/** Where a rank's time goes, in each category, as parts of the whole. */
-function spentBy(run, rank) {
-  const spent = new Float64Array(run.categories.length);
-  for (const row of run.rows.filter((each) => each.rank === rank && each.lane < 3)) {
-    for (const [from, to, category] of bars.barsOf(run, row)) spent[category] += (to - from) / run.span;
-  }
-  return spent;
-}
-
-/** Whether the time of two ranks goes where that of the other goes, but for two parts in a hundred. */
-const isAlike = (run, one, other) => {
-  const theirs = spentBy(run, other);
-  return spentBy(run, one).every((part, category) => Math.abs(part - theirs[category]) < 0.02);
-};
-
-/** The ranks of a run that the slide shows, and in words how many after each it does not. */
-function ranksOf({ layout, runs }, number, most) {
-  const run = runs[number];
-  const seen = [...new Set(layout.rows.filter((row) => row.run === number).map(({ row }) => row.rank))];
-  seen.sort((a, b) => a - b);
-  const shown = seen.length > most ? [...seen.slice(0, most - 1), seen.at(-1)] : seen;
-  const all = [...run.ranks.keys()].sort((a, b) => a - b);
-  const told = new Map(shown.map((rank) => [rank, [0, 0]])); // how many follow it, how many are like it
-  for (const rank of all.filter((each) => !shown.includes(each))) {
-    const alike = shown.find((each) => isAlike(run, rank, each));
-    told.get(alike ?? shown.findLast((each) => each < rank) ?? shown[0])[alike === undefined ? 0 : 1]++;
-  }
-  return shown.map((rank) => {
-    const [others, alike] = told.get(rank);
-    if (!others) return { rank, more: alike ? `${alike} more alike` : "" };
-    return { rank, more: `${others + alike} more` };
-  });
-}
-
-const memoryHigh = 64;
 
 /** Room for a rank's tracks of a run, in `high` pixels for all of them. */
 function placed(shown, top, high, { words, gap }) {
@@ -128,7 +57,7 @@ function memoryOf(drawing, run, { rank, y, high }, x, most) {
   let last = base;
   held.time.forEach((time, k) => {
     points.push(`L${x(time).toFixed(1)} ${last.toFixed(1)}`);
-    last = base - (held.held[k] / most) * (memoryHigh - 6);
+    last = base - (held.held[k] / most) * (MEMORY - 6);
     points.push(`L${x(time).toFixed(1)} ${last.toFixed(1)}`);
   });
   points.push(`L${x(run.span).toFixed(1)} ${last.toFixed(1)}L${x(run.span).toFixed(1)} ${base}Z`);
@@ -140,8 +69,8 @@ function memoryOf(drawing, run, { rank, y, high }, x, most) {
 /** One run's ranks below each other, from `top` on. */
 function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasMemory }) {
   const run = drawing.state.runs[number];
-  const shown = ranksOf(drawing.state, number, drawing.most);
-  const tracks = tracksOf(
+  const shown = ranks.ranksOf(drawing.state, number, drawing.most);
+  const tracks = ranks.tracksOf(
     run,
     shown.map(({ rank }) => rank),
   );
@@ -149,7 +78,7 @@ function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasM
   const places = placed(shown, top, high, { words: bars.NAMES + 2, gap });
   const most = Math.max(1, ...[...run.held.values()].map((held) => held.most));
   for (const { rank, y, high: each, more } of places) {
-    const room = each - (hasMemory ? memoryHigh + 4 : 0);
+    const room = each - (hasMemory ? MEMORY + 4 : 0);
     const one = (room - 4 * (tracks.length - 1)) / tracks.length;
     drawing.add(bars.rectOf(x(from), y, x(to) - x(from), room, `fill="${drawing.state.theme.band}"`));
     tracks.forEach((lanes, k) => drawing.track(run, rank, lanes, { x, y: y + k * (one + 4), high: one, from, to }));
@@ -173,7 +102,7 @@ function movedIn(run, rank, event) {
 /** Messages between ranks that are shown, where there are few: [from event, to event, from rank, to rank]. */
 function arrowsOf({ state, most }) {
   const [run] = state.runs;
-  const shown = new Set(ranksOf(state, 0, most).map(({ rank }) => rank));
+  const shown = new Set(ranks.ranksOf(state, 0, most).map(({ rank }) => rank));
   const rankOf = (event) => run.rows.find(({ first, last }) => event >= first && event < last)?.rank;
   const arrows = [];
   run.flow_from?.forEach((source, f) => arrows.push([source, run.flow_to[f], rankOf(source), rankOf(run.flow_to[f])]));
@@ -223,7 +152,7 @@ function drawAxis(drawing, run, x, y) {
 /** How wide the names of ranks are, and the words for those that are not shown. */
 function namesOf({ state, most }) {
   const widths = ({ rank, more }) => [bars.widthIn(`rank ${rank}`, bars.NAMES), bars.widthIn(more, bars.TICKS)];
-  return Math.max(...state.runs.flatMap((_, number) => ranksOf(state, number, most).flatMap(widths)));
+  return Math.max(...state.runs.flatMap((_, number) => ranks.ranksOf(state, number, most).flatMap(widths)));
 }
 
 /** One run: its key, its ranks, and below them its time. */
@@ -317,7 +246,9 @@ function enlarge(drawing, number, places, { x, from, top, high }) {
   drawRun(drawing, number, { top, high, x: near, from: begin, to: end, hasNames: false });
   drawing.add(bars.rectOf(x(begin), top - 4, x(end) - x(begin), high + 8, frame));
   drawing.add(
-    `<path d="M${x(end)} ${top - 4}L${from - 6} ${top - 4}M${x(end)} ${top + high + 4}L${from - 6} ${top + high + 4}" ${frame} stroke-dasharray="6 6"/>`,
+    ...[top - 4, top + high + 4].map(
+      (y) => `<path d="M${x(end)} ${y}L${from - 6} ${y}" ${frame} stroke-dasharray="6 6"/>`,
+    ),
   );
 }
 
@@ -327,5 +258,6 @@ globalThis.slideDrawing = (state, legend, size, hasMemory) => {
   if (state.runs.length > 1) drawTwo(drawing);
   else drawOne(drawing, hasMemory);
   const box = `viewBox="0 0 ${size.width} ${size.height}" width="${size.width}" height="${size.height}"`;
-  return `<svg class="hall-timeline" role="img" ${box} aria-label="${bars.escaped(state.summary)}">${[...drawing.parts, ...drawing.words].join("")}</svg>`;
+  const inner = [...drawing.parts, ...drawing.words].join("");
+  return `<svg class="hall-timeline" role="img" ${box} aria-label="${bars.escaped(state.summary)}">${inner}</svg>`;
 };

@@ -35,7 +35,7 @@ function saidIn(all, kinds, ways) {
   return each.find(fits) ?? NOTHING;
 }
 
-/** A microbatch's number, with a B before it where all backwards have room for that: so print in grey tells them apart. */
+/** A microbatch's number, with a B before it where backwards have room for that: so print in grey tells them apart. */
 const namesOf = (all) => ({ forward: saidIn(all, "F", [plain]), backward: saidIn(all, "BIW", [named, plain]) });
 
 /** One operation. */
