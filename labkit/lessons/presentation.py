@@ -129,7 +129,8 @@ def _to_be_found(title: str, slides: list[Slide], shown_here: list[Slide]) -> li
     if not question or len(shown_here) != 1 or len(rest) > _FEW_LETTERS or set("|*`$") & set(rest):
         return [replace(slide, title=question or title) for slide in shown_here]
     notes = [*re.findall(r"<!-- notes: (.*?) -->", slides.pop().body, re.S), *shown_here[0].notes]
-    asks = f"{rest} **{question}**".strip()
+    stop = "" if not rest or rest.endswith((".", "!", ":")) else "."
+    asks = f"{rest}{stop} **{question}**".strip()
     return [replace(shown_here[0], title=heading.lstrip("# "), asks=asks, notes=notes)]
 
 
