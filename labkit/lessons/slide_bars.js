@@ -5,6 +5,7 @@ const WORDS = 30; // of what stands in a bar
 const TICKS = 28;
 const STILL = 6; // the category of time in which a rank stands still (labkit/widgets/palette.py)
 const NAMED = -1; // that of brackets, where nothing else says what a rank does
+const SEEN = 10; // pixels of a bar that a room asks about
 const MOST_WORDS = 3; // of one colour
 const SLIDE_FONT = 'system-ui, "Helvetica Neue", Arial, sans-serif';
 const pen = document.createElement("canvas").getContext("2d");
@@ -61,6 +62,7 @@ class Drawing {
       parts: [],
       words: [],
       named: new Set(),
+      untold: new Set(),
       seen: new Map(),
       arrows: [],
     });
@@ -98,7 +100,10 @@ class Drawing {
       const room = widthIn(words, WORDS) + 18;
       const own = bars.slice(k, next);
       const places = own.every(({ a, b }) => b - a >= room) ? own : [{ a: own[0].a, b: own.at(-1).b }];
-      if (high < WORDS + 4 || places.some(({ a, b }) => b - a < room)) continue;
+      if (high < WORDS + 4 || places.some(({ a, b }) => b - a < room)) {
+        if (own.at(-1).b - own[0].a > SEEN) this.untold.add(words);
+        continue;
+      }
       this.named.add(words);
       const { onBar, paper } = this.state.theme;
       const isOver = places.length < own.length || category === STILL;
@@ -132,7 +137,9 @@ class Drawing {
   /** What the colours mean that no bar says: entries of [words, category]. */
   key() {
     const most = Math.max(...[...this.seen.values()].map(([, wide]) => wide), 1);
-    const untold = [...this.seen].filter(([words, [, wide]]) => !this.named.has(words) && wide > 0.004 * most);
+    const untold = [...this.seen].filter(
+      ([words, [, wide]]) => (this.untold.has(words) || !this.named.has(words)) && wide > 0.004 * most,
+    );
     const byColour = new Map();
     for (const [words, [category]] of untold) byColour.set(category, [...(byColour.get(category) ?? []), words]);
     return [...byColour].map(([category, words]) => [words.slice(0, MOST_WORDS).join(", "), [category]]);
@@ -154,4 +161,4 @@ class Drawing {
   }
 }
 
-globalThis.slideBars = { NAMES, WORDS, TICKS, STILL, Drawing, barsOf, escaped, rectOf, textOf, widthIn };
+globalThis.slideBars = { NAMES, WORDS, TICKS, STILL, Drawing, barsOf, escaped, hatch, rectOf, textOf, widthIn };

@@ -58,11 +58,14 @@ function ranksOf({ layout, runs }, number, most) {
   const run = runs[number];
   const seen = [...new Set(layout.rows.filter((row) => row.run === number).map(({ row }) => row.rank))];
   seen.sort((a, b) => a - b);
-  const shown = seen.length > most ? [...seen.slice(0, most - 1), seen.at(-1)] : seen;
+  const few = seen.length > most ? [...seen.slice(0, most - 1), seen.at(-1)] : seen;
+  // Two of those that are alike are enough, where others are left out anyway.
+  const isOneOfMany = (rank, k) => few.slice(0, k).filter((each) => isAlike(run, rank, each)).length > 1;
+  const shown = few.length < run.ranks.size ? few.filter((rank, k) => !isOneOfMany(rank, k)) : few;
   const all = [...run.ranks.keys()].sort((a, b) => a - b);
   const told = new Map(shown.map((rank) => [rank, [0, 0]])); // how many follow it, how many are like it
   for (const rank of all.filter((each) => !shown.includes(each))) {
-    const alike = shown.find((each) => isAlike(run, rank, each));
+    const alike = shown.findLast((each) => isAlike(run, rank, each));
     told.get(alike ?? shown.findLast((each) => each < rank) ?? shown[0])[alike === undefined ? 0 : 1]++;
   }
   return shown.map((rank) => {

@@ -81,6 +81,9 @@ function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasM
     const room = each - (hasMemory ? MEMORY + 4 : 0);
     const one = (room - 4 * (tracks.length - 1)) / tracks.length;
     drawing.add(bars.rectOf(x(from), y, x(to) - x(from), room, `fill="${drawing.state.theme.band}"`));
+    if (/idle/.test(run.title)) {
+      drawing.add(bars.hatch(x(from), y, x(to) - x(from), room, drawing.state.theme.colours[bars.STILL]));
+    }
     tracks.forEach((lanes, k) => drawing.track(run, rank, lanes, { x, y: y + k * (one + 4), high: one, from, to }));
     if (hasMemory) memoryOf(drawing, run, { rank, y, high: each }, x, most);
     if (!hasNames) continue;
@@ -172,7 +175,7 @@ function drawOne(drawing, hasMemory) {
 function withKey(drawing, draw) {
   const drawn = draw(4);
   if (!drawing.key().length) return drawn;
-  Object.assign(drawing, { parts: [], words: [], named: new Set(), seen: new Map() });
+  Object.assign(drawing, { parts: [], words: [], named: new Set(), untold: new Set(), seen: new Map() });
   const below = draw(54);
   drawing.writeKey(34);
   return below;
@@ -255,6 +258,7 @@ function enlarge(drawing, number, places, { x, from, top, high }) {
   const step = stepOf(run, places[0].rank);
   if (!step || drawing.width - from < 420) return;
   const [begin, end, count] = step;
+  const bottom = places.at(-1).y + places.at(-1).high;
   if (x(end) - x(begin) > 3 * CROWDED) return;
   const near = scaleOf(begin, end, from, drawing.width - 6);
   const times = Math.round((near(end) - near(begin)) / (x(end) - x(begin)));
@@ -263,11 +267,9 @@ function enlarge(drawing, number, places, { x, from, top, high }) {
   const frame = `fill="none" stroke="${drawing.ink}" stroke-width="2"`;
   places.forEach((place) => drawCells(drawing, run, place, x, count));
   drawRun(drawing, number, { top, high, x: near, from: begin, to: end, hasNames: false });
-  drawing.add(bars.rectOf(x(begin), top - 4, x(end) - x(begin), high + 8, frame));
+  drawing.add(bars.rectOf(x(begin), top - 4, x(end) - x(begin), bottom - top + 8, frame));
   drawing.add(
-    ...[top - 4, top + high + 4].map(
-      (y) => `<path d="M${x(end)} ${y}L${from - 6} ${y}" ${frame} stroke-dasharray="6 6"/>`,
-    ),
+    ...[top - 4, bottom + 4].map((y) => `<path d="M${x(end)} ${y}L${from - 6} ${y}" ${frame} stroke-dasharray="6 6"/>`),
   );
 }
 

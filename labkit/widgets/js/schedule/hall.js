@@ -12,7 +12,7 @@ const LEFT = 74;
 const HELD = 96; // right of the rows
 const CELLS = 54; // of these for cells, one for each microbatch held
 const DIGIT = 0.64; // of a size, how wide a digit is
-const SIZES = [18, 16, 14.5]; // of the letters in operations; the last is 26 pixels on the slide
+const SIZES = [18, 16]; // of the letters in operations: 33 and 29 pixels on the slide
 const WORDS = 18;
 const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
 
