@@ -10,7 +10,7 @@ ARGS ?=
 # Of the tests that take turns: those of the commit, or those of a number (tests/sampling.py).
 TURN ?= commit
 # What is written by hand; both tools are wheels that need no node.
-JAVASCRIPT := labkit/widgets/js labkit/board/page.js labkit/board/guesses.js labkit/board/poll.js labkit/board/dots.js labkit/board/instructor.js labkit/board/page.css labkit/lessons/slides.js labkit/lessons/slide_prose.js labkit/lessons/slides.css labkit/lessons/slide_figures.css labkit/lessons/played.js tests/widgets/in_page
+JAVASCRIPT := labkit/widgets/js labkit/board/page.js labkit/board/guesses.js labkit/board/poll.js labkit/board/dots.js labkit/board/instructor.js labkit/board/page.css labkit/lessons/slides.js labkit/lessons/slide_prose.js labkit/lessons/slides.css labkit/lessons/slide_figures.css labkit/lessons/played.js tests/widgets/in_page labkit/lessons/slide_bars.js labkit/lessons/slide_ranks.js labkit/lessons/slide_timeline.js labkit/lessons/slide_story.js
 # Three at a time on two cores: tests wait for processes of their own, and each worker pays for collecting all
 # (half a minute of CPU), a kernel, two preloaded processes and a browser; a file's tests stay together,
 # in the order of tests/conftest.py: the files that take longest first.

@@ -549,7 +549,9 @@ labkit.answer("twice_the_ranks", "about as long")
 # %% [markdown] tags=["slide-only"]
 # ## Every rank sends less than 2B
 #
-# N ranks, B = 100 MB: in a ring each sends $\frac{2(N-1)}{N}\,B$.
+# In a ring of N ranks, each sends of B = 100 MB:
+#
+# $$\frac{2(N-1)}{N}\,B$$
 #
 # | ranks N | rank 0's port | a ring's port |
 # |---:|---:|---:|

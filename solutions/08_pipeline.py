@@ -59,11 +59,11 @@ labkit.figure("factory", num_stages=3, num_microbatches=1)
 # %% [markdown] tags=["slide-only"]
 # ## Backward across a cut
 #
-# ```
-# left = module(x)     left -> x.requires_grad_()
-#                              loss.backward()
-# left.backward(grad) <- grad  x.grad
-# ```
+# | left GPU | right GPU |
+# |---|---|
+# | `left = module(x)`, sends `left` | gets it as `x`: `x.requires_grad_()` |
+# | | `loss.backward()` |
+# | gets `grad`: `left.backward(grad)` | sends `x.grad` |
 #
 # Autograd stops at the cable. **You** carry the gradient of `x`, what entered a stage.
 #
@@ -247,7 +247,9 @@ labkit.reveal("microbatches_for_5_percent", enough, [f"{m}: {bubble_share(4, m):
 # %% [markdown] tags=["slide-only"]
 # ## More microbatches, a smaller bubble
 #
-# P stages and M microbatches idle $\frac{P-1}{M+P-1}$ of the time.
+# With M microbatches, P stages are idle this part of the time:
+#
+# $$\frac{P-1}{M+P-1}$$
 #
 # | | M = 1 | 4 | 8 | 16 | 32 |
 # |---|---:|---:|---:|---:|---:|
@@ -280,7 +282,7 @@ class Backward(Work): ...
 
 
 # %% [markdown] tags=["slide-only"]
-# ## How few turns does a step need?
+# ## GPipe in groups pays for memory with turns
 #
 # * 4 stages, 8 microbatches
 # * forward 1 turn, backward 2
@@ -288,8 +290,9 @@ class Backward(Work): ...
 #
 # | | L = 8 | L = 4 | L = 2 |
 # |---|---:|---:|---:|
-# | GPipe in groups | 33 | 42 | 60 |
-# | **yours** | ? | ? | ? |
+# | turns a step | 33 | 42 | 60 |
+#
+# **To the room:** how few turns does another order need?
 #
 # <!-- notes: Twelve minutes, then the board. L = 4 is enough: who runs backward as soon as it can never holds more. -->
 

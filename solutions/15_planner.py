@@ -425,6 +425,7 @@ from labkit.plans.planned_step import PUBLISHED_JOB, published
 runs = [(plan, took) for plan, took in published() if plan.tensor <= 8]
 plans, measured = zip(*runs, strict=True)
 predicted = [step_seconds(PUBLISHED_JOB, plan) for plan in plans]
+plt.figure(figsize=(7, 3))
 plt.loglog(predicted, measured, "o", [4, 10], [4, 10], "k:", alpha=0.6)
 plt.gca().set(xlabel="predicted, s a step", ylabel="measured (dotted: as predicted)")
 plt.show()

@@ -8,7 +8,6 @@ slides is the notes of the first.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import tomllib
@@ -20,7 +19,8 @@ from typing import Any, Literal
 from labkit.checks.predictions import with_unit
 from labkit.errors import LessonError
 from labkit.lessons.code import predicted_name
-from labkit.lessons.lesson import TASKS, Cell, Lesson
+from labkit.lessons.exercise_slides import task_of, told_of
+from labkit.lessons.lesson import TASKS, Lesson
 from labkit.lessons.room_guesses import histogram
 from labkit.widgets import deck_data, programs
 from labkit.words import plainly
@@ -29,9 +29,8 @@ DRAWN = "labkit-figure"
 CLOSING = ("## What to remember", "## What stays")
 _NUMBER = re.compile(r"^(Exercise \d+\.\d+:?|\d+) +")
 _SIZE = re.compile(r"\d+ (of \d+ )?ranks?\b")
-_NOTEBOOKS = re.compile(
-    r"(?:^|(?<= ))(?:If you work alone,|Hover over|Zoom into|Answer in two to five sentences)(?:`[^`]*`|[^.?`])*[.?] ?"
-)
+_FEW_LETTERS = 110
+"""Of what a slide says before it asks the room: more keeps a slide of its own."""
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
 _BOARD = "`labkit board` prints the link. Put its page on the wall if the room agrees."
 _CLOSING = "Ask what was hardest; the board shows where the room was stuck longest. Say how to hand in."
@@ -48,6 +47,7 @@ class Slide:
         body: What it shows.
         exercise: The exercise of an "exercise" slide.
         title: The heading a "figure" stands under, where it answers no question.
+        asks: What the room is asked while it sees the "figure", in Markdown; or "".
         question: What the room guesses before the "figure" is shown, its heading until then and after; or "".
         answer: What came out, shown with it.
         room: What a room guessed, as an SVG shown with the answer, or "".
@@ -60,6 +60,7 @@ class Slide:
     body: str
     exercise: str | None = None
     title: str = ""
+    asks: str = ""
     question: str = ""
     answer: str = ""
     room: str = ""
@@ -86,8 +87,8 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
             heading = re.findall(r"^#+ (.+)$", f"# {heading}\n{prose}", re.M)[-1]
         if cell.role in TASKS and cell.exercise:
             minutes = next(each.minutes for each in lesson.exercises if each.id == cell.exercise)
-            task = _task(lesson, cell, prose)
-            slides.append(Slide("exercise", task, cell.exercise, minutes=minutes, notes=_told(cell)))
+            task = task_of(lesson, cell, prose)
+            slides.append(Slide("exercise", task, cell.exercise, minutes=minutes, notes=told_of(cell)))
         elif cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags):
             slides.append(Slide("prose", cell.student_source))
         elif cell.kind == "markdown" and slides:
@@ -99,8 +100,7 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
             shown_here = [slide for slide in drawn if slide]
             for asks in lesson.exercises:
                 if f'labkit.recorded("{asks.id}"' in cell.source:  # what it shows is for the room to find
-                    title = _room_question(slides[-1].body if slides else "") or asks.title
-                    shown_here = [replace(slide, title=title) for slide in shown_here]
+                    shown_here = _to_be_found(asks.title, slides, shown_here)
             slides += shown_here
     return slides
 
@@ -109,6 +109,29 @@ def closing_last(slides: Sequence[Slide]) -> list[Slide]:
     """Return a lesson's slides so that it ends with what to remember, and not with a bonus that few come to."""
     closing = [slide for slide in slides if slide.kind == "prose" and slide.body.startswith(CLOSING)]
     return [*(slide for slide in slides if slide not in closing), *closing]
+
+
+def _to_be_found(title: str, slides: list[Slide], shown_here: list[Slide]) -> list[Slide]:
+    """Return the slides of a recorded run so that they tell nothing of what is to be found in it.
+
+    A slide before it that asks the room in few words is asked in vain while nothing is seen: it is taken from `slides`,
+    and its heading and what it asks stand with the run.
+
+    Args:
+        title: Of the exercise; a run is titled by it where the room is asked nothing.
+        slides: Those before it.
+        shown_here: Those of the run.
+    """
+    before = slides[-1].body if slides and slides[-1].kind == "prose" else ""
+    question = _room_question(before)
+    heading, _, rest = before.partition("**To the room:**")[0].partition("\n\n")
+    rest = " ".join(rest.split())
+    if not question or len(shown_here) != 1 or len(rest) > _FEW_LETTERS or set("|*`$") & set(rest):
+        return [replace(slide, title=question or title) for slide in shown_here]
+    notes = [*re.findall(r"<!-- notes: (.*?) -->", slides.pop().body, re.S), *shown_here[0].notes]
+    stop = "" if not rest or rest.endswith((".", "!", ":")) else "."
+    asks = f"{rest}{stop} **{question}**".strip()
+    return [replace(shown_here[0], title=heading.lstrip("# "), asks=asks, notes=notes)]
 
 
 def _room_question(body: str) -> str:
@@ -123,54 +146,6 @@ def _question(prose: str) -> str:
     """Return the last question in bold type of the prose above a guess."""
     bold = re.findall(r"\*\*([^*]+\?)\*\*", prose)
     return " ".join(bold[-1].split()) if bold else ""
-
-
-def _task(lesson: Lesson, cell: Cell, prose: str) -> str:
-    """Return the slide of an exercise: what each function does, or the question that stands above an answer."""
-    exercise = next(each for each in lesson.exercises if each.id == cell.exercise)
-    points = f" · {exercise.points} points" if exercise.points else ""
-    said = {name: text.split("\n")[0] for name, text in _docstrings(cell).items()}
-    after = "\\\n  " if len(exercise.provides) < 3 else ": "  # three names have no room for lines of their own
-    functions = "\n".join(f"* `{name}`{after}{said.get(name, '')}".rstrip("\\\n: ") for name in exercise.provides)
-    asked = functions or _listed(_asking(prose))
-    minutes = f"{exercise.minutes} minute{'s' if exercise.minutes != 1 else ''}"
-    return (
-        f"### {'Bonus' if exercise.bonus else 'Your turn'}: {exercise.number} {exercise.title}\n\n{asked}\n\n"
-        f"**{minutes}**{points} · difficulty {exercise.difficulty} of 5"
-    )
-
-
-def _asking(prose: str) -> str:
-    """Return the paragraph that asks: the last one that says what is answered by name, or the last."""
-    paragraphs = prose.strip().split("\n\n")
-    named = [each for each in paragraphs if re.search(r"`\w+`: ", each)]
-    return (named or paragraphs)[-1]
-
-
-def _listed(question: str) -> str:
-    """Return a question as a room reads it, what it asks for by name as a list.
-
-    Without its number, which the title has; without what one does in a notebook; and answers to choose from are words.
-    """
-    asked = re.sub(r"^\*\*\d+\.\d+\.\*\* ", "", " ".join(question.split()))
-    asked = _NOTEBOOKS.sub("", asked)
-    asked = re.sub(r"`\"([^`\"]+)\"`", r"*\1*", asked)
-    told = re.sub(r"(?:^|\s)`(\w+)`: ", lambda name: f"\n* **{name[1].replace('_', ' ')}:** ", asked).strip()
-    before, mark, _ = told.rpartition("?")
-    return before + mark if mark and "\n* **" in before else told  # what one reads in a notebook follows there
-
-
-def _told(cell: Cell) -> list[str]:
-    """Return what the docstrings of an exercise say beyond the line on its slide."""
-    texts = ((name, text.partition("\n")[2].strip()) for name, text in _docstrings(cell).items())
-    return [f"`{name}`\n\n```text\n{text}\n```" for name, text in texts if text]
-
-
-def _docstrings(cell: Cell) -> dict[str, str]:
-    nodes = ast.parse(cell.student_source).body if cell.is_code_exercise else []
-    return {
-        node.name: ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    }
 
 
 def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[str, Sequence[Any]]) -> Slide | None:

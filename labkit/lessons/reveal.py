@@ -30,38 +30,33 @@ _LAID_OUT = """(height) => {
   return laidOut && [...document.querySelectorAll(".live")].every((each) => each.querySelector("svg, canvas"));
 }"""
 # A browser prints every hatched shape of a drawing as a picture as large as the drawing: 13 MB for one deck.
-_HATCHED = "(svg) => [...svg.querySelectorAll('*')].some((each) => getComputedStyle(each).fill.startsWith('url'))"
-_AS_PICTURE = """(svg, data) => {
-  const picture = new Image(), { width, height } = getComputedStyle(svg);
+_HATCHED = "(stage) => [...stage.querySelectorAll('*')].some((each) => getComputedStyle(each).fill.startsWith('url'))"
+_AS_PICTURE = """(stage, data) => {
+  const picture = new Image(), svg = stage.querySelector("svg"), { width, height } = getComputedStyle(stage);
   picture.style.cssText = `display:block;width:${width};height:${height}`;
   picture.alt = svg.getAttribute("aria-label") ?? "";
   picture.src = `data:image/png;base64,${data}`;
   svg.replaceWith(picture);
   return picture.decode().then(() => null);
 }"""
-# A canvas is printed empty now and then: each becomes a picture of itself. Returns the pages of those that are blank.
-_PICTURES = """async () => {
-  const blank = [];
-  for (const view of document.querySelectorAll(".live .labkit-timeline")) {
-    view.labkit.draw();
-    const canvas = view.querySelector(".labkit-plot canvas"), picture = new Image();
-    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    const colours = new Set(new Uint32Array(data.buffer));
-    const pages = [...document.querySelectorAll(".pdf-page")];
-    if (colours.size < 4) blank.push(pages.indexOf(view.closest(".pdf-page")) + 1);
-    picture.style.cssText = `display:block;width:${canvas.style.width};height:${canvas.style.height}`;
-    picture.alt = canvas.getAttribute("aria-label") ?? "";
-    picture.src = canvas.toDataURL();
-    await picture.decode();
-    canvas.replaceWith(picture);
-    view.dataset.printed = "";
-  }
-  return blank;
-}"""
+# The pages whose timeline's drawing has next to nothing in it.
+_BLANK = """() => [...document.querySelectorAll(".pdf-page")].flatMap((page, at) =>
+  [...page.querySelectorAll(".labkit-timeline")].some(
+    (view) => page.querySelectorAll(".hall-timeline rect").length < 4) ? [at + 1] : [])"""
 # The pages on which a line of code goes on past its frame.
 _CUT = """() => [...document.querySelectorAll(".pdf-page")].flatMap((page, at) =>
   [...page.querySelectorAll("section > pre code")].some((each) => each.scrollWidth > each.clientWidth + 1)
     ? [at + 1] : [])"""
+_OWN = (
+    "slides.css",
+    "slide_figures.css",
+    "slide_prose.js",
+    "slide_bars.js",
+    "slide_ranks.js",
+    "slide_timeline.js",
+    "slide_story.js",
+    "slides.js",
+)
 _PARTS = ("dist/reveal.js", "dist/reveal.css", "dist/reset.css", "plugin/notes", "LICENSE")
 
 
@@ -86,7 +81,7 @@ def write_deck(slides: Iterable[Slide], title: str, name: str, folder: Path) -> 
             shutil.copytree(source, target, dirs_exist_ok=True)
         elif source.exists():
             shutil.copyfile(source, target)
-    for own in ("slides.css", "slide_figures.css", "slide_prose.js", "slides.js"):
+    for own in _OWN:
         shutil.copyfile(Path(__file__).with_name(own), folder / own)
     path = folder / f"{name}.html"
     path.write_text(deck_html(slides, title), encoding="utf-8")
@@ -156,13 +151,13 @@ def write_pdf(deck: Path, browser: str) -> Path:
                     f"{deck.name}: code on page {cut[0]} is cut off at its right in print, so there is no PDF; shorten "
                     "its lines."
                 )
-            if blank := page.evaluate(_PICTURES):
+            if blank := page.evaluate(_BLANK):
                 raise LessonError(
                     f"{deck.name}: the timeline on page {blank[0]} is blank in print, so there is no PDF."
                 )
             # What lies over a drawing would be in its picture, too.
             unseen = page.add_style_tag(content=".slide-number-pdf { visibility: hidden !important; }")
-            for drawing in page.query_selector_all(".live svg"):
+            for drawing in page.query_selector_all(".live [data-part=stage]:has(svg)"):
                 if drawing.evaluate(_HATCHED):
                     drawing.evaluate(_AS_PICTURE, base64.b64encode(drawing.screenshot()).decode())
             unseen.evaluate("(style) => style.remove()")

@@ -34,7 +34,7 @@ function spread(section, { parts, lowest, down, fits }) {
     largest(steps(2.1, 1.35, -0.15), style("--line-height", ""), fits);
   }
   const kept = parts.at(-1).matches(".ask") ? 60 : 0;
-  if (has("table")) largest(steps(30, 6, -2), style("--cell", "px"), () => down() <= lowest - kept);
+  if (has("table")) largest(steps(46, 6, -2), style("--cell", "px"), () => down() <= lowest - kept);
 }
 
 /** Let a question at the foot of a slide take what is left of it, in letters as large as that lets them be. */
@@ -57,7 +57,7 @@ globalThis.grow = (section) => {
   const isEven = () => held.fits() && table.rows[0].offsetHeight < 3.5 * parseFloat(getComputedStyle(table).fontSize);
   if (!table || !largest(steps(60, 44, -2), set, isEven)) {
     delete section.dataset.names;
-    largest(steps(52, 26, -2), set, held.fits);
+    largest(steps(table || section.querySelector(":scope > pre") ? 52 : 64, 26, -2), set, held.fits);
   }
   spread(section, held);
   if (lowest - down() > ROOMY) section.dataset.roomy = "";
@@ -65,7 +65,7 @@ globalThis.grow = (section) => {
   const items = [...section.querySelectorAll(":scope > :is(ul, ol) > li")];
   const left = lowest - down();
   if (left > 40 && items.length > 1) {
-    const more = Math.min((left * 0.8) / items.length, 56);
+    const more = Math.min((left * 0.85) / items.length, 72);
     items.forEach((each) => (each.style.marginBottom = `${8 + more}px`));
   }
 };

@@ -21,6 +21,9 @@ LESSONS = sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.p
 TITLE, STORY = 52, 25  # pixels of every title, and of what a story's boxes say, on a slide of 1280
 TEXT, LABEL = 25, 24  # of the smallest type that is read, and in a picture: a thirtieth of a slide's height
 FEW = 4  # words under a title that are none
+# Pictures whose letters are pixels, so that none can be measured here: they were looked at (tests/browser/test_decks.py
+# refuses every other one).
+LOOKED_AT = {"Which line of the log is wrong?", "Somebody else's machines"}
 WORKSHOPS = sorted(path.stem for path in (ROOT / "docs" / "workshops").glob("*.toml"))
 
 pytestmark = [pytest.mark.browser]
@@ -42,6 +45,7 @@ REACH = r"""() => {
     [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()));
   const fitted = Number(slide.querySelector(".live")?.dataset.fitted);
   const enlarged = (each) => (each.ownerSVGElement ? each.getScreenCTM().a / scale : fitted);
+  const painted = [...slide.querySelectorAll(".picture :is(canvas, img)")].filter((each) => each.checkVisibility());
   const inked = [...slide.querySelectorAll(".picture :is(canvas, img, rect, path, circle, text, p, button)")];
   const ink = inked.filter((each) => each.checkVisibility()).map((each) => each.getBoundingClientRect());
   const drawn = Math.max(0, ...ink.map((each) => each.bottom - frame.top)) / scale;
@@ -60,7 +64,8 @@ REACH = r"""() => {
   }));
   const said = (parts) => parts.map((each) => each.innerText).join(" ").trim().split(/\s+/).length;
   const words = said([...slide.querySelectorAll(":scope > :not(aside, h1, h2, h3, .about, .countdown)")]);
-  return {overlap, words, isTitle: Boolean(slide.querySelector(":scope > :is(h1, .countdown)")), titled,
+  return {overlap, words, heading: heading?.innerText, painted: painted.length,
+    isTitle: Boolean(slide.querySelector(":scope > :is(h1, .countdown)")), titled,
     title: heading ? parseFloat(getComputedStyle(heading).fontSize) : null,
     story: told.length && Math.max(...told.map((each) => parseFloat(getComputedStyle(each).fontSize) * enlarged(each))),
     drawn: slide.matches(".figure") ? drawn : slide.clientHeight,
@@ -120,7 +125,8 @@ def test_every_slide_fits_in_type_for_the_last_row_and_none_is_half_empty(opened
             poor.append((number + 1, reach))
         empty = reach["drawn"] < 0.6 * HEIGHT or (reach["prose"] and reach["down"] < 0.6 * HEIGHT)
         empty |= reach["prose"] and not reach["isTitle"] and reach["words"] < FEW
-        small = reach["least"] < TEXT or (reach["letters"] or LABEL) < LABEL - 0.1
+        small = reach["painted"] > 0 and reach["heading"] not in LOOKED_AT  # who paints letters has them unmeasured
+        small |= reach["least"] < TEXT or (reach["letters"] or LABEL) < LABEL - 0.1
         if empty or small or not reach["titled"] or reach["overlap"]:
             poor.append((number + 1, reach))
     assert not too_large and not poor
@@ -172,12 +178,17 @@ def test_a_timeline_is_zoomed_in_a_slide_and_a_clicker_still_goes_on(opened: Any
     assert number > 0
     opened.evaluate(f"Reveal.slide({number})")
     opened.wait_for_function(ALIVE)
+    opened.locator("section.present .hall-timeline").click()  # a drawing for the room, until somebody wants to zoom
+    opened.wait_for_function("document.activeElement.matches('section.present canvas')")
     window = "JSON.parse(document.querySelector('section.present .labkit-timeline').dataset.numbers).window"
     whole = opened.evaluate(window)
-    opened.locator("section.present canvas").first.focus()
     opened.keyboard.press("+")
     opened.wait_for_function(f"(whole) => {window} < whole", arg=whole)
     assert opened.evaluate("Reveal.getIndices().h") == number
+    opened.keyboard.press("Escape")
+    drawing = opened.locator("section.present .hall-timeline")
+    drawing.wait_for()
+    drawing.click()
     opened.keyboard.press("PageDown")
     opened.wait_for_function(f"Reveal.getIndices().h === {number + 1}")
 
@@ -240,33 +251,32 @@ def test_a_question_is_a_title_its_answer_as_large_and_a_short_timeline_fills_it
     opened.evaluate(f"Reveal.slide({of}, 0, 99)")
     opened.wait_for_function(ALIVE)
     slide = opened.locator("section.present")
-    assert slide.locator(".asked .kicker").inner_text().endswith("?") and not slide.locator(".guess").is_visible()
+    slide.locator(".guess").wait_for(state="hidden")  # the question takes a moment to go
+    assert slide.locator(".asked .kicker").inner_text().endswith("?")
     answer = slide.locator(".asked h3")
     assert re.fullmatch(r"[\d.]+ ms", answer.inner_text())
     assert answer.evaluate("(each) => parseFloat(getComputedStyle(each).fontSize)") > TITLE
-    fitted = slide.locator(".live").evaluate("(each) => Number(each.dataset.fitted)")
-    assert 11 * fitted >= 26  # pixels of the smallest letters of a timeline that has two rows
-    assert slide.locator(".labkit-timeline").evaluate("(each) => each.labkit.state.tall") > 1
+    bars = slide.locator(".hall-timeline rect").evaluate_all(
+        "(all) => all.map((each) => Number(each.getAttribute('height')))"
+    )
+    assert max(bars) > 150  # of a timeline that has one row
+    words = slide.locator(".hall-timeline text").all_text_contents()
+    assert {"compute", "backward", "all-reduce", "7 more alike"} <= set(words)  # in the bars, and no key beside them
 
 
 @pytest.mark.in_turn
 def test_of_many_ranks_a_slide_shows_few_large_among_them_the_one_that_is_unlike(opened: Any, folder: Path) -> None:
     opened.goto(deck("01_data_parallel", folder))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
-    title = "Whom do the others wait for?"
+    title = "Eight A100s, as slow as one"
     of = f"[...document.querySelectorAll('.slides h3')].find((each) => each.textContent === '{title}')"
     opened.evaluate(f"Reveal.slide([...document.querySelectorAll('.slides > section')].indexOf({of}.parentElement))")
     opened.wait_for_function(ALIVE)
-    live = opened.locator("section.present .live")
-    assert 11 * live.evaluate("(each) => Number(each.dataset.fitted)") >= 25
-    shown = live.locator(".labkit-timeline").evaluate("""({ labkit: { state } }) => ({
-      ranks: [...new Set(state.layout.rows.map(({ row }) => row.rank))], of: [...state.runs[0].ranks.keys()],
-      skipped: state.layout.gapsIn.map(({ text }) => text) })""")
-    assert shown == {
-        "ranks": [0, 3, 6, 7],
-        "of": list(range(8)),
-        "skipped": ["⋮ ranks 1, 2", "⋮ ranks 4, 5"],
-    }  # 6 serves all
+    words = opened.locator("section.present .hall-timeline text").all_text_contents()
+    ranks = [each for each in words if each.startswith("rank ")]
+    others = [each for each in words if " more" in each]
+    assert ranks == ["rank 0", "rank 3", "rank 6", "rank 7"]  # 6 serves all
+    assert sum(int(each.split()[0]) for each in others) == 4 and not any("alike" in each for each in others)
 
 
 @pytest.mark.in_turn
@@ -285,10 +295,12 @@ def test_a_question_comes_alone_and_two_runs_show_two_ranks_each_as_large_as_the
     slide.locator(".guess").wait_for(state="hidden")  # the question takes a moment to go
     assert slide.locator(".asked h3").inner_text() == "2.3 times"
     live = slide.locator(".live")
-    assert 11 * live.evaluate("(each) => Number(each.dataset.fitted)") >= HEIGHT / 25
-    shown = live.locator(".labkit-timeline").evaluate("""({ labkit: { state } }) => ({
-      ranks: [0, 1].map((run) => [...new Set(state.layout.rows.filter((each) => each.run === run)
-        .map(({ row }) => row.rank))]), arrows: state.arrows, bar: state.layout.bar })""")
-    assert shown["ranks"] == [[0, 3], [0, 7]] and not shown["arrows"] and shown["bar"] >= 9
-    legend = live.locator(".labkit-legend").inner_text()
-    assert "barrier" in legend and "collective" not in legend
+    words = live.locator(".hall-timeline text").all_text_contents()
+    assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 3", "rank 0", "rank 7"]
+    assert {"353 µs", "797 µs", "barrier", "2 more", "6 more"} <= set(words) and "collective" not in words
+    sizes = dict(
+        live.locator(".hall-timeline text").evaluate_all(
+            "(all) => all.map((each) => [each.textContent, parseFloat(getComputedStyle(each).fontSize)])"
+        )
+    )
+    assert min(sizes["353 µs"], sizes["797 µs"]) >= 40 and min(sizes.values()) >= HEIGHT / 26

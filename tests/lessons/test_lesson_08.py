@@ -71,11 +71,11 @@ def test_the_slides_say_what_the_functions_return(lesson: Lesson, answers: dict[
         shares = [answers["bubble_share"](stages, count) for count in (1, 4, 8, 16, 32)]
         cells = " | ".join(f"{int(100 * share + 0.5)} %" for share in shares)
         assert f"| {stages} stages | {cells} |" in table
-    (slide,) = [cell.source for cell in lesson.cells if cell.source.startswith("## How few turns")]
+    (slide,) = [cell.source for cell in lesson.cells if cell.source.startswith("## GPipe in groups")]
     exercise = find("fill_stages")
     assert exercise.challenge is not None
     pars = [exercise.challenge.pars(case) for case in exercise.visible[:3]]
-    assert f"| GPipe in groups | {' | '.join(f'{par.naive:g}' for par in pars)} |" in slide
+    assert f"| turns a step | {' | '.join(f'{par.naive:g}' for par in pars)} |" in slide
     assert f"{pars[2].best:g}" not in slide  # which the room is to find
 
 

@@ -45,7 +45,11 @@ def test_every_exercise_and_every_tagged_cell_is_a_slide(ring: tuple[Lesson, lis
     lesson, slides = ring
     assert [slide.exercise for slide in slides if slide.exercise] == [each.id for each in lesson.exercises]
     tagged = [cell for cell in lesson.cells if {"slide", "slide-only"} & set(cell.tags)]
-    assert [slide.body for slide in slides if slide.kind == "prose"] == [cell.student_source for cell in tagged]
+    asked_below_a_run = [slide.title for slide in slides if slide.asks]
+    stands = [
+        cell.student_source for cell in tagged if not cell.student_source.startswith(f"## {asked_below_a_run[0]}")
+    ]
+    assert [slide.body for slide in slides if slide.kind == "prose"] == stands and len(tagged) == len(stands) + 1
     assert slides[0].body.startswith("# 02 Ring all-reduce")
 
 
@@ -78,7 +82,9 @@ def test_a_picture_that_is_too_fine_for_a_room_is_no_slide(ring: tuple[Lesson, l
         replace(each, tags=(*each.tags, "no-slide")) if each.kind == "code" else each for each in lesson.cells
     )
     without = lesson_slides(replace(lesson, cells=cells), notebook)
-    assert [each.body for each in without] == [each.body for each in slides if each.kind != "figure"]
+    asked = next(each for each in slides if each.asks)  # without its run it is a slide of its own
+    bodies = [each.body for each in without if not each.body.startswith(f"## {asked.title}")]
+    assert bodies == [each.body for each in slides if each.kind != "figure"] and len(without) == len(bodies) + 1
 
 
 def test_the_prose_between_slides_is_what_the_speaker_says(ring: tuple[Lesson, list[Slide]]) -> None:
@@ -128,7 +134,13 @@ def test_a_recorded_run_is_titled_by_what_the_room_is_asked_and_not_by_what_the_
     ring: tuple[Lesson, list[Slide]],
 ) -> None:
     at = next(at for at, slide in enumerate(ring[1]) if slide.exercise == "slow_ring")
-    assert ring[1][at - 1].title == "How many links carry bytes at once?"
+    run = ring[1][at - 1]
+    assert run.title == "Right, and twice as slow"  # what is said of it, and not what it says of itself
+    assert run.asks.endswith("This one takes about twice as long. **How many links carry bytes at once?**")
+    assert any("It never hangs" in note for note in run.notes)
+    html = deck_html([run], "Ring")
+    asks, picture = html.index('<div class="asks">'), html.index('<div class="picture">')
+    assert html.index("Right, and twice as slow") < asks < picture
 
 
 def test_a_slide_between_a_question_and_its_answer_is_not_what_is_asked() -> None:
@@ -162,7 +174,7 @@ def test_a_question_to_the_room_and_the_minutes_of_an_exercise_have_places_of_th
 def test_a_room_is_asked_before_a_picture_answers(ring: tuple[Lesson, list[Slide]]) -> None:
     texts = [slide.body for slide in ring[1]]
     pictures = [at for at, slide in enumerate(ring[1]) if slide.kind == "figure"]
-    for asks in ("which rank works all the time", "follow chunk A of rank 0", "how many links carry bytes at once"):
+    for asks in ("which rank works all the time", "follow chunk A of rank 0"):
         (asked,) = (at for at, text in enumerate(texts) if asks in text)
         assert asked + 1 in pictures  # and none of what it asks about stands before it
     slow = next(at for at, slide in enumerate(ring[1]) if slide.exercise == "slow_ring")

@@ -11,7 +11,6 @@ from labkit.units import format_percent
 from labkit.widgets.figures.sizes import within
 from labkit.widgets.language import TEXT, tint
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Shape, Story, Words
-from labkit.words import plural
 
 _FORMS = {"gpipe": gpipe, "1f1b": one_f_one_b}
 _TOP, _TALL, _CHIP, _LINE = 22, 42, 18, 24
@@ -38,9 +37,9 @@ def pipeline_factory(num_stages: int = 4, num_microbatches: int = 6, schedule: s
     frames = [_frame(placed, time, turns) for time in range(turns)]
     name = "GPipe" if schedule == "gpipe" else "1F1B"
     name = name if num_microbatches > 1 else "One batch"
-    held, empty = plural(round(peak), "activation"), format_percent(placed.bubble())
+    held, empty = f"{peak:g} microbatch{'' if peak == 1 else 'es'}", format_percent(placed.bubble())
     frames.append(_whole(placed, turns))
-    title = f"{name}: stages stand empty {empty} of the time and hold up to {held}"
+    title = f"{name}: stages stand idle {empty} of the time and hold up to {held}"
     numbers = {"bubble": format_percent(placed.bubble(), 1), "most held": f"{peak:g}"}
     return Story(title, frames, _GRID + num_stages * _LINE + 4, numbers, telling=turns)
 
@@ -89,8 +88,8 @@ def _whole(placed: Schedule, turns: int) -> Frame:
     for stage in range(stages):
         shapes += _row(placed, stage, turns, turns, 12, line, 70)
         y = 12 + stage * line + line / 2 + 3
-        shapes.append(Words(WIDTH - 64, y, f"holds {placed.peak(stage):g}", fill="quiet"))
-    says = f"{turns} turns: a forward (blue) takes 1, a backward (gold) 2; striped: empty."
+        shapes.append(Words(WIDTH - 64, y, f"holds {placed.peak(stage):g}", bold=True))
+    says = f"{turns} turns: a forward (blue) takes 1, a backward (gold, B) 2. Numbers: microbatches. Striped: idle."
     return Frame(says, tuple(shapes))
 
 
@@ -108,15 +107,17 @@ def _row(
         line: From one row to the next.
         right: Pixels left free beside it.
     """
-    y, wide, size = top + stage * line, (WIDTH - _LEFT - right) / turns, 12 if line == _LINE else TEXT
-    words = Words(12, y + line / 2 + 4, f"stage {stage}", size, fill="quiet")
+    is_whole = line != _LINE
+    y, wide, size = top + stage * line, (WIDTH - _LEFT - right) / turns, 15 if is_whole else 12
+    words = Words(12, y + line / 2 + 4, f"stage {stage}", TEXT if is_whole else 12)
     shapes: list[Shape] = [words, Box("", _LEFT, y, until * wide, line - 3, edge="line", hatched=True)]
     for each in placed.stages[stage]:
         end = min(each.end, until)
         if each.start < until:
             fill = "forward" if each.op.kind == "F" else "backward"
             x, long = _LEFT + each.start * wide, (end - each.start) * wide
-            shapes.append(Box("", x, y, long, line - 3, fill, str(each.op.microbatch), size, edge="ground"))
+            words_in = f"B{each.op.microbatch}" if is_whole and fill == "backward" else str(each.op.microbatch)
+            shapes.append(Box("", x, y, long, line - 3, fill, words_in, size, edge="ground"))
     return shapes
 
 

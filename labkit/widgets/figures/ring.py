@@ -12,8 +12,10 @@ from labkit.widgets.figures.sizes import within
 from labkit.widgets.language import letter, tint
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Path, Shape, Story, Words
 
-_HEIGHT, _FAR, _CELL = 290, 104, 32
-_MIDDLE = (WIDTH / 2, 150)
+_HEIGHT, _FAR = 282, 92
+_MIDDLE = (WIDTH / 2, 146)
+_CELLS = {3: 48, 4: 44, 5: 26, 6: 26}
+"""Pixels of a chunk's cell, by the number of ranks; of more ranks 128 for all chunks of a rank."""
 
 
 def ring_round(num_ranks: int = 4) -> Story:
@@ -58,7 +60,7 @@ def _state(
 ) -> tuple[Shape, ...]:
     """Return the ring while chunk A stands at a rank, or with all chunks lit where `at` is None."""
     size = len(corners)
-    cell = _CELL if size <= 4 else _CELL * 4 / size if size > 6 else 26
+    cell = _CELLS.get(size, 128 / size)
     shapes: list[Shape] = []
     for rank, (x, y) in enumerate(corners):
         end = corners[(rank + 1) % size]
@@ -67,17 +69,17 @@ def _state(
         shapes.append(Path((near, far), "send" if hot else "line", 3 if hot else 2, arrow=True))
     for rank, (x, y) in enumerate(corners):
         left = x - size * cell / 2
-        shapes.append(Words(x, y - 20, f"rank {rank}", 14, "middle", bold=rank == at))
+        shapes.append(Words(x, y - cell / 2 - 7, f"rank {rank}", 16, "middle", bold=rank == at))
         for chunk in range(size):
             count = held[rank][chunk].mask.bit_count()
             lit = at is None or chunk == 0
             x0, side = left + chunk * cell, cell - 2
             key = "token" if chunk == 0 and rank == at else ""
             edge, words = "ink" if lit else "line", f"{letter(chunk)}{count}"
-            box = Box(key, x0, y - 14, side, side, tint(chunk), words, round(cell / 2), edge, faint=not lit)
+            box = Box(key, x0, y - side / 2, side, side, tint(chunk), words, round(cell * 0.45), edge, faint=not lit)
             shapes.append(box)
-    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 4, "a letter: a chunk;", 14, "middle", "quiet"))
-    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] + 15, "its number: ranks in its sum", 14, "middle", "quiet"))
+    for line, words in enumerate(("a letter: a chunk;", "its number:", "ranks in its sum")):
+        shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 14 + 20 * line, words, 15, "middle"))
     return tuple(shapes)
 
 

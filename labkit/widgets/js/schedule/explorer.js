@@ -1,19 +1,18 @@
 // The schedule explorer: pipeline schedules under each other, placed, edited and compared.
 
-import { ARROW, DOTS, stripes, tag } from "../figure/markup.js";
+import { ARROW, DOTS, stripes } from "../figure/markup.js";
 import { most } from "../figure/numbers.js";
 import { choice, slider } from "../figure/sliders.js";
 import { percent } from "../figure/units.js";
 import { Editor } from "./editor.js";
 import { proseOf } from "./operations.js";
+import { hallPicture } from "./hall.js";
 import { legendOf } from "./legend.js";
 import { drawSchedule, layOut, longestOf } from "./picture.js";
 import { comparedMarkup } from "./table.js";
 import { areAsFormula, headline, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
 
 const LEFT = 52;
-const LEFT_ON_SLIDE = 76; // whose letters are larger
-const EDGE = 8; // right of a slide's rows, which nothing stands beside
 const RIGHT = 48;
 
 /** Whether there are other numbers of stages or microbatches to choose. */
@@ -54,13 +53,12 @@ function slidersOf(data, forms, isFree) {
 /** What all schedules of one picture share. */
 function sceneOf(editor, shown, values, step, width) {
   const lit = editor.operationAt(shown, editor.over ?? editor.chosen);
-  const left = values.room ? LEFT_ON_SLIDE : LEFT;
   return {
     values,
     width,
     lit,
-    left,
-    wide: width - left - (values.room ? EDGE : RIGHT),
+    left: LEFT,
+    wide: width - LEFT - RIGHT,
     limit: values.limit,
     now: editor.moments(shown)[step] ?? Infinity,
     chosen: editor.chosen,
@@ -78,16 +76,15 @@ function draw(editor, values, step, width) {
   const all = shown.map((schedule, which) => layOut(schedule, which, scene));
   editor.seen = all;
   scene.top = most([1, limit, ...all.flatMap(({ peaks }) => peaks)]);
-  const [legend, below] = values.room ? ["", 0] : legendOf(all, values, width);
+  const [legend, below] = legendOf(all, values, width);
   let y = below;
   let svg = ARROW + DOTS + stripes(0) + legend;
   const compared = [];
   const asFormula = areAsFormula(all);
   const said = [];
   const when = [];
-  const isShared = values.room && all.every(({ reach, faults }) => reach === all[0].reach && !faults.length);
   for (const laid of all) {
-    const drawn = drawSchedule({ ...laid, sharesAxis: isShared && laid !== all.at(-1) }, y, scene);
+    const drawn = drawSchedule(laid, y, scene);
     svg += drawn.svg;
     y += drawn.height;
     compared.push(numbersOf(laid, drawn.over, { limit, first: shown[0], asFormula }));
@@ -97,8 +94,9 @@ function draw(editor, values, step, width) {
   const picked = editor.operationAt(shown, editor.chosen);
   if (picked ?? scene.lit) said.push(litSentence(picked ?? scene.lit, Boolean(picked), shown, when));
   return {
-    svg: values.room ? tag("g", { class: "hall" }, svg) : svg,
-    height: y,
+    ...(values.room && all.every(({ faults, isStuck }) => !faults.length && !isStuck)
+      ? hallPicture(all, scene, stripes(0))
+      : { svg, height: y }),
     numbers: [],
     compared: comparedMarkup(compared, width),
     title: headline(all),

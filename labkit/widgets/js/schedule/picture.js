@@ -64,14 +64,6 @@ function closedForm({ bubble, formula, parts, p, m }) {
   return [closed, percent(bubble - formula) === percent(0)];
 }
 
-/** On a slide, which has no legend and no table: what the colours are, above the first schedule, and what is idle. */
-function toldOnSlide({ which, bubble }, width, y) {
-  const idle = `striped: idle, ${Math.round(100 * bubble)} %`;
-  const named = (kind, words) => `${tag("tspan", { style: `fill:${hue(kind)}` }, "■")} ${words}, `;
-  const colours = which ? "" : named("forward", "forward") + named("backward", "backward");
-  return tag("text", { x: width, y: y + 16, class: "end", "data-bubble": bubble.toFixed(6) }, colours + idle);
-}
-
 const WIDE = 700; // pixels of a picture with room for what the formula's letters are
 
 /** The bubble as its formula has it, or both where they differ. */
@@ -83,10 +75,9 @@ function formulaOf(laid, width) {
 }
 
 /** Name and bubble, with the formula's numbers. */
-function heading(laid, y, { width, values }) {
+function heading(laid, y, { width }) {
   const { bubble, isStuck } = laid;
   const name = text(0, y + 16, laid.name + (laid.edited ? ", edited" : ""), "bold");
-  if (values.room && !isStuck) return { svg: name + toldOnSlide(laid, width, y), height: 24 };
   const hook = { "data-bubble": isStuck ? "" : bubble.toFixed(6) };
   const told = text(
     width,
@@ -149,14 +140,12 @@ function faultLines(faults, y, width) {
 export function drawSchedule(laid, top, scene) {
   const { width, left, now } = scene;
   const rows = new StageRows(laid, scene);
-  const tall = scene.values.room ? BAR + 4 : ROW; // without what a stage holds
   const head = heading(laid, top, scene);
   const first = top + head.height;
-  let svg = head.svg + laid.stages.map((_, s) => rows.row(s, first + s * tall)).join("");
+  let svg = head.svg + laid.stages.map((_, s) => rows.row(s, first + s * ROW)).join("");
   svg += arrows(laid, rows.spots, scene.follow);
-  let y = first + laid.p * tall;
+  let y = first + laid.p * ROW;
   if (now < Infinity) svg += line(laid.x(now), first - 3, laid.x(now), y, "now");
-  if (laid.sharesAxis) return { svg, height: y + 12 - top, when: rows.when, over: rows.over };
   svg += text(0, y + 18, "time", "small grey");
   svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.placed ? seconds : short);
   y += 28;

@@ -16,7 +16,6 @@ const HIGH = 29;
 const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
 const STUCK = 22; // pixels of an operation that has no time
 const THIN = 8; // pixels under which an operation has neither words nor an edge: all of a kind are one shape
-const DIGIT = 9.8; // pixels of a digit on a slide, before that enlarges it
 const MANY = 400; // operations of a schedule, from which on one that has no room for its name is drawn so too
 const short = (time) => Number(time.toPrecision(4));
 
@@ -40,16 +39,16 @@ export class StageRows {
 
   /** All marks of stage s, whose row begins at y. */
   row(s, y) {
-    const { laid, scene } = this;
+    const { laid } = this;
     const placed = laid.stages[s];
     return (
       text(0, y + 15, `stage ${s}`) +
       this.idle(s, y) +
       this.thin(s, y) +
       placed.map((each, at) => (this.isThin(s, each, at) ? "" : this.operation(s, each, at, y))).join("") +
-      (laid.model && !scene.values.room ? laid.model[s].map((each) => this.outline(s, each, y)).join("") : "") +
+      (laid.model ? laid.model[s].map((each) => this.outline(s, each, y)).join("") : "") +
       this.stuck(s, y) +
-      (scene.values.room ? "" : this.memory(s, y))
+      this.memory(s, y)
     );
   }
 
@@ -146,11 +145,9 @@ export class StageRows {
     const style = styleOf(isChosen, isOnPath, isTwin, width);
     const looks = { style, ...hooks, "data-critical": isOnPath && 1 };
     const title = `stage ${s}, ${name}: ${short(start)} to ${short(end)}`;
-    const isLarge = this.scene.values.room;
     const words = holds(width, name) ? name : operation[0];
-    let cell = bar(x(start), y, width, BAR, FILL[operation[0]], isLarge ? "" : words, looks, title);
-    if (isLarge) cell += microbatchOf(operation, (x(start) + x(end)) / 2, y, width);
-    else if (!holds(width, words)) cell += letter((x(start) + x(end)) / 2, y, operation[0]);
+    let cell = bar(x(start), y, width, BAR, FILL[operation[0]], words, looks, title);
+    if (!holds(width, words)) cell += letter((x(start) + x(end)) / 2, y, operation[0]);
     if (operation[0] === "W") {
       const dots = { fill: "url(#lk-dots)", "pointer-events": "none" };
       cell += rect(x(start), y, width, 5, dots) + rect(x(start), y + 16, width, 5, dots);
@@ -225,12 +222,6 @@ export class StageRows {
 
 /** The letter of an operation that has room for no more. */
 const letter = (x, y, kind) => text(x, y + 15, kind, "small middle", ink(FILL[kind]));
-
-/** The microbatch of an operation, for a slide: its colour tells what it is. Nothing where it has no room. */
-function microbatchOf([kind, microbatch], x, y, width) {
-  const fits = width > DIGIT * String(microbatch).length + 1;
-  return fits ? text(x, y + 16.5, microbatch, "digit middle", ink(FILL[kind])) : "";
-}
 
 /** Rectangles of these begins and ends as one path; a gap of less than a pixel stays to be seen. */
 function boxes(spans, y, height = BAR) {

@@ -1,0 +1,69 @@
+"""What stands on the slide of an exercise, and what its speaker says of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from labkit.lessons.lesson import Cell, Lesson
+
+_NOTEBOOKS = re.compile(
+    r"(?:^|(?<= ))(?:If you work alone,|Hover over|Zoom into|Answer in two to five sentences)(?:`[^`]*`|[^.?`])*[.?] ?"
+)
+
+
+def task_of(lesson: Lesson, cell: Cell, prose: str) -> str:
+    """Return the slide of an exercise: what each function does, or the question that stands above an answer."""
+    exercise = next(each for each in lesson.exercises if each.id == cell.exercise)
+    points = f" · {exercise.points} points" if exercise.points else ""
+    calls = _calls(cell) if len(exercise.provides) < 3 else {}
+    said = {name: text.split("\n")[0] for name, text in _docstrings(cell).items()}
+    after = "\\\n  " if len(exercise.provides) < 3 else ": "  # three names have no room for lines of their own
+    listed = ((calls.get(name, name), said.get(name, "")) for name in exercise.provides)
+    functions = "\n".join(f"* `{call}`{after}{does}".rstrip("\\\n: ") for call, does in listed)
+    asked = functions or _listed(_asking(prose))
+    minutes = f"{exercise.minutes} minute{'s' if exercise.minutes != 1 else ''}"
+    return (
+        f"### {'Bonus' if exercise.bonus else 'Your turn'}: {exercise.number} {exercise.title}\n\n{asked}\n\n"
+        f"**{minutes}**{points} · difficulty {exercise.difficulty} of 5"
+    )
+
+
+def _asking(prose: str) -> str:
+    """Return the paragraph that asks: the last one that says what is answered by name, or the last."""
+    paragraphs = prose.strip().split("\n\n")
+    named = [each for each in paragraphs if re.search(r"`\w+`: ", each)]
+    return (named or paragraphs)[-1]
+
+
+def _listed(question: str) -> str:
+    """Return a question as a room reads it, what it asks for by name as a list.
+
+    Without its number, which the title has; without what one does in a notebook; and answers to choose from are words.
+    """
+    asked = re.sub(r"^\*\*\d+\.\d+\.\*\* ", "", " ".join(question.split()))
+    asked = _NOTEBOOKS.sub("", asked)
+    asked = re.sub(r"`\"([^`\"]+)\"`", r"*\1*", asked)
+    told = re.sub(r"(?:^|\s)`(\w+)`: ", lambda name: f"\n* **{name[1].replace('_', ' ')}:** ", asked).strip()
+    before, mark, _ = told.rpartition("?")
+    return before + mark if mark and "\n* **" in before else told  # what one reads in a notebook follows there
+
+
+def told_of(cell: Cell) -> list[str]:
+    """Return what the docstrings of an exercise say beyond the line on its slide."""
+    texts = ((name, text.partition("\n")[2].strip()) for name, text in _docstrings(cell).items())
+    return [f"`{name}`\n\n```text\n{text}\n```" for name, text in texts if text]
+
+
+def _calls(cell: Cell) -> dict[str, str]:
+    """Return how each function of an exercise is called: "chunk_bounds(size, num_chunks)"."""
+    parsed = ast.parse(cell.student_source).body if cell.is_code_exercise else []
+    nodes = (node for node in parsed if isinstance(node, ast.FunctionDef))
+    return {node.name: f"{node.name}({', '.join(each.arg for each in node.args.args)})" for node in nodes}
+
+
+def _docstrings(cell: Cell) -> dict[str, str]:
+    nodes = ast.parse(cell.student_source).body if cell.is_code_exercise else []
+    return {
+        node.name: ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }

@@ -1,0 +1,164 @@
+// Bars of a timeline as a slide draws them: thick, their names in them, a key for those that have no room for one.
+
+const NAMES = 34; // pixels of the names of ranks, and of a key
+const WORDS = 30; // of what stands in a bar
+const TICKS = 28;
+const STILL = 6; // the category of time in which a rank stands still (labkit/widgets/palette.py)
+const NAMED = -1; // that of brackets, where nothing else says what a rank does
+const SEEN = 10; // pixels of a bar that a room asks about
+const MOST_WORDS = 3; // of one colour
+const SLIDE_FONT = 'system-ui, "Helvetica Neue", Arial, sans-serif';
+const pen = document.createElement("canvas").getContext("2d");
+
+/** How wide words are in letters of a size. */
+function widthIn(words, size, weight = 400) {
+  pen.font = `${weight} ${size}px ${SLIDE_FONT}`;
+  return pen.measureText(words).width;
+}
+
+const escaped = (words) => String(words).replace(/[&<>"]/g, (each) => `&#${each.charCodeAt(0)};`);
+const rectOf = (x, y, wide, high, look) =>
+  `<rect x="${x.toFixed(2)}" y="${y}" width="${Math.max(wide, 0).toFixed(2)}" height="${high}" ${look}/>`;
+const textOf = (x, y, words, size, look = "") =>
+  `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" font-size="${size}" ${look}>${escaped(words)}</text>`;
+
+/** Lines over a bar in which a rank stands still: no pattern, which a browser prints as a picture. */
+function hatch(x, y, wide, high, colour) {
+  const lines = [];
+  for (let from = -high; from < wide; from += 13) {
+    const [a, b] = [Math.max(from, 0), Math.min(from + high, wide)];
+    const [low, top] = [a, b].map((at) => `${(x + at).toFixed(1)} ${(y + high - (at - from)).toFixed(1)}`);
+    lines.push(`M${low}L${top}`);
+  }
+  return `<path d="${lines.join("")}" stroke="${colour}" stroke-width="2.5"/>`;
+}
+
+/** Bars of a row: [begin, end, category, event]. */
+function barsOf({ segmentStart, segmentEnd, segmentCategory, owner }, row) {
+  const bars = [];
+  for (let s = row.from; s < row.to; s++) bars.push([segmentStart[s], segmentEnd[s], segmentCategory[s], owner[s]]);
+  return bars;
+}
+
+/** What a bar is called in a room. */
+function wordOf(run, category, event, blue) {
+  const name = run.labels[run.label[event]][0].replace(/ \d+$/, ""); // "load 3" is a load
+  if (category === STILL) return "waits";
+  if (category === 0) return blue;
+  const short = name
+    .replaceAll("_", "-")
+    .replace("-into-tensor", "")
+    .replace(/-tensor$/, "");
+  return [NAMED, 3].includes(category) || category > 7 ? short : run.categories[category][0];
+}
+
+class Drawing {
+  constructor(state, legend, { width, height, most }) {
+    Object.assign(this, {
+      state,
+      width,
+      height,
+      most,
+      parts: [],
+      words: [],
+      named: new Set(),
+      untold: new Set(),
+      seen: new Map(),
+      arrows: [],
+    });
+    this.blue = /other/.test(legend) || !/forward/.test(legend) ? "compute" : "forward";
+    [this.ink, this.quiet] = [state.theme.ink, state.theme.quiet];
+  }
+
+  add(...parts) {
+    this.parts.push(...parts);
+  }
+
+  /** A track of a rank from y on, between two times of which the first is at `left`. */
+  track(run, rank, lanes, { x, y, high, from, to }) {
+    const all = [];
+    for (const lane of lanes) {
+      for (const row of run.rows.filter((each) => each.rank === rank && each.lane === lane)) {
+        const bars = barsOf(run, row).filter(([begin, end]) => end > from && begin < to);
+        for (const [begin, end, category, event] of bars) {
+          const [a, b] = [x(Math.max(begin, from)), x(Math.min(end, to))];
+          const words = wordOf(run, lane === 3 ? NAMED : category, event, this.blue);
+          all.push({ a, b, y, high, category: lane === 3 ? NAMED : category, words });
+        }
+      }
+    }
+    all.sort((one, other) => one.a - other.a);
+    all.forEach((bar) => this.bar(bar));
+    this.nameBars(all);
+  }
+
+  /** Write in bars what they are: in each, or once over several of one name that follow each other. */
+  nameBars(bars) {
+    for (let k = 0, next; k < bars.length; k = next) {
+      const { words, y, high, category } = bars[k];
+      for (next = k + 1; bars[next]?.words === words && bars[next].a - bars[next - 1].b < 5; next++);
+      const room = widthIn(words, WORDS) + 18;
+      const own = bars.slice(k, next);
+      const places = own.every(({ a, b }) => b - a >= room) ? own : [{ a: own[0].a, b: own.at(-1).b }];
+      if (high < WORDS + 4 || places.some(({ a, b }) => b - a < room)) {
+        if (own.at(-1).b - own[0].a > SEEN) this.untold.add(words);
+        continue;
+      }
+      this.named.add(words);
+      const { onBar, paper } = this.state.theme;
+      const isOver = places.length < own.length || category === STILL;
+      for (const { a, b } of places) {
+        const middle = (a + b) / 2;
+        const ground = category === STILL ? paper : this.colourOf(category);
+        if (isOver) {
+          const [top, tall] = category === STILL ? [y + high / 2 - 20, 40] : [y, high];
+          this.words.push(rectOf(middle - room / 2, top, room, tall, `fill="${ground}"`));
+        }
+        const ink = category === NAMED || category === STILL ? this.ink : onBar[category];
+        this.words.push(
+          textOf(middle, y + high / 2 + WORDS * 0.36, words, WORDS, `text-anchor="middle" fill="${ink}"`),
+        );
+      }
+    }
+  }
+
+  colourOf = (category) => (category === NAMED ? "#9aa5b1" : this.state.theme.colours[category]);
+
+  bar({ a, b, y, high, category, words }) {
+    const wide = b - a;
+    const { colours, band } = this.state.theme;
+    const isStill = category === STILL;
+    const space = wide > 9 && !isStill ? 2 : 0; // between one and the next
+    this.add(rectOf(a, y, wide - space, high, `fill="${isStill ? band : this.colourOf(category)}"`));
+    if (isStill && wide > 4) this.add(hatch(a, y, wide, high, colours[STILL]));
+    this.seen.set(words, [category, (this.seen.get(words)?.[1] ?? 0) + wide]);
+  }
+
+  /** What the colours mean that no bar says: entries of [words, category]. */
+  key() {
+    const most = Math.max(...[...this.seen.values()].map(([, wide]) => wide), 1);
+    const untold = [...this.seen].filter(
+      ([words, [, wide]]) => (this.untold.has(words) || !this.named.has(words)) && wide > 0.004 * most,
+    );
+    const byColour = new Map();
+    for (const [words, [category]] of untold) byColour.set(category, [...(byColour.get(category) ?? []), words]);
+    return [...byColour].map(([category, words]) => [words.slice(0, MOST_WORDS).join(", "), [category]]);
+  }
+
+  writeKey(y) {
+    const { colours, band } = this.state.theme;
+    const sizes = [NAMES - 4, TICKS, TICKS - 3];
+    const wideIn = (size) => this.key().reduce((sum, [words]) => sum + 92 + widthIn(words, size), 0);
+    const size = sizes.find((each) => wideIn(each) < this.width + 40) ?? sizes.at(-1);
+    let x = 4;
+    for (const [words, [category]] of this.key()) {
+      const isStill = category === STILL;
+      this.add(rectOf(x, y - 24, 40, 28, `fill="${isStill ? band : this.colourOf(category)}"`));
+      if (isStill) this.add(hatch(x, y - 24, 40, 28, colours[STILL]));
+      this.add(textOf(x + 52, y, words, size, `fill="${this.ink}"`));
+      x += 92 + widthIn(words, size);
+    }
+  }
+}
+
+globalThis.slideBars = { NAMES, WORDS, TICKS, STILL, Drawing, barsOf, escaped, hatch, rectOf, textOf, widthIn };

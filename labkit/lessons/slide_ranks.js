@@ -1,0 +1,78 @@
+// Which ranks of a run a slide shows, and in how many tracks each.
+
+/** How long two rows have bars at once. */
+function together(some, others) {
+  let [at, sum] = [0, 0];
+  for (const [from, to] of some) {
+    while (at < others.length && others[at][1] <= from) at++;
+    for (let k = at; k < others.length && others[k][0] < to; k++) {
+      sum += Math.min(to, others[k][1]) - Math.max(from, others[k][0]);
+    }
+  }
+  return sum;
+}
+
+const timeOf = (some) => some.reduce((sum, [from, to]) => sum + to - from, 0);
+
+/**
+ * The tracks of a run's ranks: lanes that never have bars at once share one.
+ *
+ * @returns {number[][]} Lanes of each track.
+ */
+function tracksOf(run, ranks) {
+  const rows = run.rows.filter(({ rank, lane }) => ranks.includes(rank) && lane < 3);
+  const of = (rank, lane) =>
+    rows.filter((row) => row.rank === rank && row.lane === lane).flatMap((row) => slideBars.barsOf(run, row));
+  const isSeen = (lane) => ranks.some((rank) => timeOf(of(rank, lane)) > 0.002 * run.span);
+  const colours = [0, 1, 2].filter(isSeen);
+  // Where nothing else does, brackets say what ranks do.
+  const isNamed = !colours.includes(0) && !colours.includes(2) && run.rows.some(({ lane }) => lane === 3);
+  const tracks = [];
+  for (const lane of colours) {
+    const isFree = (track) =>
+      ranks.every((rank) => track.every((other) => together(of(rank, other), of(rank, lane)) < 0.01 * run.span));
+    const free = tracks.find(isFree);
+    if (free) free.push(lane);
+    else tracks.push([lane]);
+  }
+  return isNamed ? [[3], ...tracks] : tracks;
+}
+
+/** Where a rank's time goes, in each category, as parts of the whole. */
+function spentBy(run, rank) {
+  const spent = new Float64Array(run.categories.length);
+  for (const row of run.rows.filter((each) => each.rank === rank && each.lane < 3)) {
+    for (const [from, to, category] of slideBars.barsOf(run, row)) spent[category] += (to - from) / run.span;
+  }
+  return spent;
+}
+
+/** Whether the time of two ranks goes where that of the other goes, but for two parts in a hundred. */
+const isAlike = (run, one, other) => {
+  const theirs = spentBy(run, other);
+  return spentBy(run, one).every((part, category) => Math.abs(part - theirs[category]) < 0.02);
+};
+
+/** The ranks of a run that the slide shows, and in words how many after each it does not. */
+function ranksOf({ layout, runs }, number, most) {
+  const run = runs[number];
+  const seen = [...new Set(layout.rows.filter((row) => row.run === number).map(({ row }) => row.rank))];
+  seen.sort((a, b) => a - b);
+  const few = seen.length > most ? [...seen.slice(0, most - 1), seen.at(-1)] : seen;
+  // Two of those that are alike are enough, where others are left out anyway.
+  const isOneOfMany = (rank, k) => few.slice(0, k).filter((each) => isAlike(run, rank, each)).length > 1;
+  const shown = few.length < run.ranks.size ? few.filter((rank, k) => !isOneOfMany(rank, k)) : few;
+  const all = [...run.ranks.keys()].sort((a, b) => a - b);
+  const told = new Map(shown.map((rank) => [rank, [0, 0]])); // how many follow it, how many are like it
+  for (const rank of all.filter((each) => !shown.includes(each))) {
+    const alike = shown.findLast((each) => isAlike(run, rank, each));
+    told.get(alike ?? shown.findLast((each) => each < rank) ?? shown[0])[alike === undefined ? 0 : 1]++;
+  }
+  return shown.map((rank) => {
+    const [others, alike] = told.get(rank);
+    if (!others) return { rank, more: alike ? `${alike} more alike` : "" };
+    return { rank, more: `${others + alike} more` };
+  });
+}
+
+globalThis.slideRanks = { ranksOf, tracksOf };
