@@ -17,6 +17,7 @@ import numpy.typing as npt
 from labkit.errors import ConfigError
 from labkit.timeline import critical_path as _critical_path
 from labkit.timeline.distinct import distinct_rows
+from labkit.timeline.in_time import step_in_time_ns
 from labkit.timeline.memory import changing_memory, memory_curve
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.metrics import blocked_of_ranks, busbw_factor, lane_times
@@ -26,6 +27,7 @@ from labkit.timeline.span import Lane
 from labkit.timeline.streams import streams
 from labkit.timeline.summary import headline
 from labkit.timeline.timeline import Timeline
+from labkit.timeline.waiting import come_last
 from labkit.units import format_time
 from labkit.widgets.finding import finding
 from labkit.widgets.layout import shown_ranks, used_lanes
@@ -92,9 +94,11 @@ def pack(
     wrong = sentences.splitlines()[1:] + _too_early(
         timeline, order[flows["flow_from"]], order[flows["flow_to"]], errors
     )
+    title = finding(timeline) if origin_ns is None else ""
     return {
         "name": name,
-        "title": ((finding(timeline) if origin_ns is None else "") or headline(timeline)) + choice,
+        "title": (title or headline(timeline)) + choice,
+        **_in_time(timeline, title),
         "summary": sentences,
         "says": " ".join(wrong) if len(timeline) else "Nothing recorded.",
         "source": _world(clock, max((error for _, error in errors), default=0)),
@@ -351,6 +355,15 @@ def _world(clock: dict[str, Any], error_ns: int) -> str:
     method = str(clock["method"][0]) if len(clock.get("method", ())) else ""
     known = {"virtual time": "simulated", "": ""}.get(method, "measured")
     return f"{known}, clocks ± {format_time(error_ns)}".lstrip(", ") if error_ns else known
+
+
+def _in_time(timeline: Timeline, title: str) -> dict[str, float]:
+    """Return how long a step would take if those that a title says come last came in time, where that is known."""
+    if " last; " not in title or _world(timeline.tables.get("clock", {}), 0) != "simulated":
+        return {}
+    late = come_last(timeline)
+    found = step_in_time_ns(timeline, late.ranks) if late else None
+    return {} if found is None else {"in_time": found}
 
 
 def _clock_errors(clock: dict[str, Any]) -> list[list[int]]:
