@@ -90,7 +90,7 @@ function tellWaits(context, state, { run, y, bar }, group, least) {
   const ends = group.map((wait) => wait.map((time) => Math.round(xOf(state, time + shiftOf(state, run))) + 0.5));
   const wide = widthOf(context, state, words) + 2 * BOLD;
   const right = ends[0][1] - 6;
-  if (right - wide < Math.max(LEFT, least) || ends.at(-1)[1] > state.width - RIGHT) return least;
+  if (right - wide < Math.max(LEFT, least) || right > state.width - RIGHT) return ends.at(-1)[1];
   context.strokeStyle = state.theme.ink;
   for (const [from, to] of ends) context.strokeRect(from, y + 0.5, to - from, bar - 1);
   context.fillStyle = state.theme.ink;
@@ -152,7 +152,7 @@ function tellComers(context, state, ends, { y, bar, told }, words, least) {
   const long = words.find((each) => {
     const half = widthOf(context, state, each) / 2;
     const [left, right] = [(from + to) / 2 - half, (from + to) / 2 + half];
-    return left > least + BOLD && right < state.width - RIGHT;
+    return left > least + 2 * BOLD && right < state.width - RIGHT;
   });
   if (!long) return least;
   context.textAlign = "center";

@@ -80,6 +80,7 @@ function ofLanes(state, high) {
 const SEVERAL = 3;
 /** As many as there are, where they have room. */
 export const ALL = 99;
+const WIDER = 900; // pixels of a view in which one of their steps is large, too
 const FOOT = 18; // pixels under two runs, for the axis of a step of the second that stands beside it
 const WIDE = 600; // pixels of a view in which their messages can be told apart
 
@@ -102,7 +103,8 @@ function ofTwo(state, high) {
   const lanes = (stack, run, number) => stack.run(run, number, folded, few);
   const ranks = (stack, run, number) => stack.plain(run, number, folded, few);
   if (strips) return stackOf(PLAIN, (stack, run, number) => stack.strip(run, number));
-  const several = width >= WIDE && runs.some(exchangeAlike) ? [...(tight ? [] : [ALL]), SEVERAL, 1] : [1];
+  const several =
+    width >= WIDE && runs.some(exchangeAlike) ? [...(tight || width < WIDER ? [] : [ALL]), SEVERAL, 1] : [1];
   const ways = [...(cluster ? [] : several.map((each) => [lanes, each])), ...((cluster ?? true) ? [[ranks, 1]] : [])];
   let stack;
   for (const [way, each] of ways) {
