@@ -104,7 +104,7 @@ function ofTwo(state, high) {
   const ranks = (stack, run, number) => stack.plain(run, number, folded, few);
   if (strips) return stackOf(PLAIN, (stack, run, number) => stack.strip(run, number));
   const several =
-    width >= WIDE && runs.some(exchangeAlike) ? [...(tight || width < WIDER ? [] : [ALL]), SEVERAL, 1] : [1];
+    width >= WIDE && runs.some(exchangeAlike) ? [...(tight || few || width < WIDER ? [] : [ALL]), SEVERAL, 1] : [1];
   const ways = [...(cluster ? [] : several.map((each) => [lanes, each])), ...((cluster ?? true) ? [[ranks, 1]] : [])];
   let stack;
   for (const [way, each] of ways) {

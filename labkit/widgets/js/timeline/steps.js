@@ -18,7 +18,7 @@ function edgesOf(run, { first, last }) {
 }
 
 /** When each rank's first step begins and its steps end, of those that have any. */
-function allEdges(run) {
+function edgesOfRanks(run) {
   if (!known.has(run)) {
     const rows = run.rows.filter(({ lane, first, last }) => lane === REGION && last > first);
     known.set(
@@ -31,7 +31,7 @@ function allEdges(run) {
 
 /** When the first of them begins and each ends, where they begin and end on all ranks together; else undefined. */
 export function stepEdges(run) {
-  const [one = [], ...others] = allEdges(run);
+  const [one = [], ...others] = edgesOfRanks(run);
   const least = (TOGETHER * (one.at(-1) - one[0])) / (one.length - 1);
   const isNear = (edge, k) => k === 0 || Math.abs(edge - one[k]) <= least;
   const areTogether = others.every((edges) => edges.length === one.length && edges.every(isNear));

@@ -98,7 +98,7 @@ function busiestTile(numbers) {
   const [run, other] = numbers;
   if (!other || (other.busiest - run.busiest) / (other.window - run.window) <= MOST) return [];
   const isSum = numbers.every(({ busiest, beside, window }) => beside > 0 && busiest + beside >= WHOLE * window);
-  const title = "time of the rank whose bytes move for longest";
+  const title = "of the rank that moves bytes for longest";
   const tile = (label, of) => [label, title, timesText(numbers.map(of))];
   const moving = tile(`${isSum ? "of it " : ""}moving bytes, the busiest rank`, ({ busiest }) => busiest);
   return isSum ? [moving, tile("of it computing, the same rank", ({ beside }) => beside)] : [moving];
