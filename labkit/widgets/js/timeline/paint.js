@@ -4,7 +4,7 @@
 import { twinOf } from "./complete.js";
 import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
-import { lateRanks } from "./last_ranks.js";
+import { lateRanks, workingRank } from "./last_ranks.js";
 import { paintLate } from "./late.js";
 import { paintOther } from "./forward.js";
 import { paintEnlarged } from "./enlarged.js";
@@ -122,7 +122,7 @@ function paintAxis(context, state) {
 }
 
 /** Whether a headline names who is waited for: then the waits matter, or the tiles say who is busy. */
-const isNamed = ({ title = "" }) => / comes? last;|^Rank \d+ works;/.test(title);
+const isNamed = (run) => lateRanks(run).length > 0 || workingRank(run) >= 0;
 
 /** Whether it stands beside a row how busy it is: of two runs their lengths matter. */
 const hasShares = ({ runs, overlay, few }) => !few && (overlay || (runs.length === 1 && !isNamed(runs[0])));

@@ -104,14 +104,16 @@ function busiestTile(numbers) {
   return isSum ? [moving, tile("of it computing, the same rank", ({ beside }) => beside)] : [moving];
 }
 
+/** "rank 2", "ranks 1, 3". */
+const nameOf = (ranks) => `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)}`;
+
 /** Why some come last, where they compute longer than the others do. */
 function slowerTile([one, other]) {
   if (other || !one.slower) return [];
   const { ranks, compute, others } = one.slower;
-  const who = `${ranks.length > 1 ? "ranks" : "rank"} ${ranksText(ranks)}`;
   const label = `computing: ${eachStep(one, timesText, [compute])}, the others ${eachStep(one, timesText, [others])}`;
   const times = `${Number((compute / others).toPrecision(2))} times as long`;
-  return [[label.replace(" a step", ""), "mean time in which operators run", `${who}: ${times}`]];
+  return [[label.replace(" a step", ""), "mean time in which operators run", `${nameOf(ranks)}: ${times}`]];
 }
 
 /** How long a rank is busy that works while the others wait, and they: what its headline says, in times that add up. */
@@ -123,10 +125,15 @@ function worksTiles([{ works }], isZoomed) {
 /** What a step takes longer because some come last, where it is known how long it would take if they did not. */
 function costTile([{ edges, inTime, slower }, other]) {
   if (other || !edges || !inTime || !slower) return [];
-  const who = `rank${slower.ranks.length > 1 ? "s" : ""} ${ranksText(slower.ranks)}`;
   const takes = (edges.at(-1) - edges[0]) / (edges.length - 1);
   const title = "each collective once the others have come";
-  return [[`saved if ${who} came in time: then ${timeText(inTime)}`, title, `${timeText(takes - inTime)} a step`]];
+  return [
+    [
+      `saved if ${nameOf(slower.ranks)} came in time: then ${timeText(inTime)}`,
+      title,
+      `${timeText(takes - inTime)} a step`,
+    ],
+  ];
 }
 
 /** How long ranks wait; of one that works while they do, how long it is busy. */
