@@ -94,11 +94,9 @@ def pack(
     wrong = sentences.splitlines()[1:] + _too_early(
         timeline, order[flows["flow_from"]], order[flows["flow_to"]], errors
     )
-    title = finding(timeline) if origin_ns is None else ""
     return {
         "name": name,
-        "title": (title or headline(timeline)) + choice,
-        **_in_time(timeline, title),
+        **_titled(timeline, finding(timeline) if origin_ns is None else "", choice),
         "summary": sentences,
         "says": " ".join(wrong) if len(timeline) else "Nothing recorded.",
         "source": _world(clock, max((error for _, error in errors), default=0)),
@@ -357,13 +355,14 @@ def _world(clock: dict[str, Any], error_ns: int) -> str:
     return f"{known}, clocks ± {format_time(error_ns)}".lstrip(", ") if error_ns else known
 
 
-def _in_time(timeline: Timeline, title: str) -> dict[str, float]:
-    """Return how long a step would take if those that a title says come last came in time, where that is known."""
-    if " last; " not in title or _world(timeline.tables.get("clock", {}), 0) != "simulated":
-        return {}
+def _titled(timeline: Timeline, found: str, choice: str) -> dict[str, Any]:
+    """Return the title, and how long a step would take if those that it says come last came in time, where known."""
+    title = {"title": (found or headline(timeline)) + choice}
+    if " last; " not in found or _world(timeline.tables.get("clock", {}), 0) != "simulated":
+        return title
     late = come_last(timeline)
-    found = step_in_time_ns(timeline, late.ranks) if late else None
-    return {} if found is None else {"in_time": found}
+    in_time = step_in_time_ns(timeline, late.ranks) if late else None
+    return title if in_time is None else title | {"in_time": in_time}
 
 
 def _clock_errors(clock: dict[str, Any]) -> list[list[int]]:
