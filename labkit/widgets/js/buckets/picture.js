@@ -9,7 +9,7 @@ import { capBars } from "./caps.js";
 import { lost } from "./plan.js";
 import { bucketEdges, gradientStrip, modelRow, rankRow } from "./rows.js";
 
-const LEFT = 74;
+const LEFT = 82;
 const ROOMY = 500; // pixels of an axis after which there is room for words
 const AFTER = [52, 124]; // pixels of them
 const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
