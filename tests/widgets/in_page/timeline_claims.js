@@ -194,10 +194,10 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
     { ...sending(4, 80), busiest: 45, beside: 35 },
   ];
   assert.deepEqual(told(narrow)[1], ["moving bytes, the busiest rank", "60 ns → 45 ns"]);
-  const [one, two] = [{ ...narrow[0], beside: 38 }, narrow[1]]; // nearly all of both runs: then it is told, too
+  const [one, two] = [{ ...narrow[0], beside: 38 }, narrow[1]]; // it computes for nearly all that is left of both
   assert.deepEqual(told([one, two]).slice(1), [
-    ["of it moving bytes, the busiest rank", "60 ns → 45 ns"],
-    ["of it computing, the same rank", "38 ns → 35 ns"],
+    ["moving bytes, the busiest rank", "60 ns → 45 ns"],
+    ["computing, the same rank", "38 ns → 35 ns"],
   ]);
   assert.equal(told(narrow).length, 2);
   assert.equal(told([narrow[0], { ...narrow[1], busiest: 55 }]).length, 1);

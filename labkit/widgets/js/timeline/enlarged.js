@@ -106,6 +106,8 @@ function paintFrames(context, { theme }, [x0, x1], { left, right }, top, bottom)
   const frame = (x, until) => context.strokeRect(Math.round(x) + 0.5, top + 0.5, Math.round(until - x), bottom - top);
   context.strokeStyle = theme.ink;
   context.lineWidth = BOLD;
+  context.fillStyle = theme.selection;
+  context.fillRect(x0 - 1, top, x1 - x0, bottom - top);
   frame(x0 - 1, x1 - 1);
   frame(left, right);
   context.lineWidth = 1;

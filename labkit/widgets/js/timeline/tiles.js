@@ -12,7 +12,7 @@ function timesText(times) {
   return words.map((each, k) => (times[k] === 0 && unit ? `0 ${unit}` : each)).join(" → ");
 }
 
-const WHOLE = 0.95; // of a run: what moving bytes and computing make up, where they are all of it
+const MOSTLY = 0.9; // of what is left of a run: what is computing, where that is told
 const MOST = 0.5; // of a difference: what is more of it is a reason for it
 
 const percent = (share) => `${Math.round(100 * share)} %`;
@@ -92,16 +92,16 @@ function explains([run, other], [before, after]) {
 
 /**
  * How long the busiest rank of each run moves bytes, where that makes most of the difference; and how long it computes
- * before and after that, where the two make up its run.
+ * while none of them move, where that is nearly all that is left of its run.
  */
 function busiestTile(numbers) {
   const [run, other] = numbers;
   if (!other || (other.busiest - run.busiest) / (other.window - run.window) <= MOST) return [];
-  const isSum = numbers.every(({ busiest, beside, window }) => beside > 0 && busiest + beside >= WHOLE * window);
+  const isAll = numbers.every(({ busiest, beside, window }) => beside >= MOSTLY * (window - busiest));
   const title = "of the rank that moves bytes for longest";
   const tile = (label, of) => [label, title, timesText(numbers.map(of))];
-  const moving = tile(`${isSum ? "of it " : ""}moving bytes, the busiest rank`, ({ busiest }) => busiest);
-  return isSum ? [moving, tile("of it computing, the same rank", ({ beside }) => beside)] : [moving];
+  const moving = tile("moving bytes, the busiest rank", ({ busiest }) => busiest);
+  return isAll ? [moving, tile("computing, the same rank", ({ beside }) => beside)] : [moving];
 }
 
 /** "rank 2", "ranks 1, 3". */
