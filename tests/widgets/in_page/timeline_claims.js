@@ -558,7 +558,7 @@ test("a headline that says who comes last marks them, and why where they compute
   const stepping = { ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1], edges: [0, 30, 60], inTime: 20 };
   assert.deepEqual(tilesOf([stepping], false).slice(2), [
     ["computing: 25 ns, the others 10 ns a step", "mean time in which operators run", "rank 2: 2.5 times as long"],
-    ["saved if rank 2 came in time: then 20 ns", "each collective once the others have come", "10 ns a step"],
+    ["saved if rank 2 came in time: calls begin earlier", "replayed without the delay", "10 ns a step"],
   ]);
   assert.equal(tilesOf([{ ...stepping, inTime: undefined }], false).length, 3);
 });
@@ -578,8 +578,8 @@ test("of a rank that works while the others wait tiles say how long it and they 
     told.map(([label, , value]) => [label, value]),
     [
       ["length", "60 ns"],
-      ["busy, rank 0", "58 ns"],
-      ["busy, mean of the others", "15 ns"],
+      ["computing or moving bytes, rank 0", "58 ns"],
+      ["computing or moving bytes, mean of the others", "15 ns"],
     ],
   );
 });

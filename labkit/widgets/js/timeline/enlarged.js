@@ -96,7 +96,7 @@ function paintPhases(context, state, step, y) {
     const [x0, x1] = [begin, end].map((time) => Math.round(xOf(state, time + shiftOf(state, step.number))));
     context.fillStyle = state.theme.edge;
     context.fillRect(x0 + 2, y, x1 - x0 - 4, 1);
-    context.fillStyle = state.theme.quiet;
+    context.fillStyle = state.theme.ink;
     if (widthOf(context, state, words) < x1 - x0) context.fillText(words, (x0 + x1) / 2, y + 9);
   }
 }

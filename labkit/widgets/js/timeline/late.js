@@ -94,6 +94,7 @@ function tellWaits(context, state, { run, y, bar }, group, least) {
   context.strokeStyle = state.theme.ink;
   for (const [from, to] of ends) context.strokeRect(from, y + 0.5, to - from, bar - 1);
   context.fillStyle = state.theme.ink;
+  context.fillRect(ends[0][0], y + bar + 2, ends.at(-1)[1] - ends[0][0], 1);
   context.font = BOLD_FONT;
   context.textAlign = "right"; // no line goes through words
   context.fillText(words, right, y + bar + 10);

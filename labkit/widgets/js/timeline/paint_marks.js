@@ -88,7 +88,7 @@ function paintFirst(context, state, place) {
 /** Write names into bars that are wide enough. */
 export function paintNames(context, state) {
   context.textAlign = "left";
-  if (!state.few) state.layout.rows.forEach((place) => paintFirst(context, state, place));
+  if (!state.few) state.layout.rows.slice(0, 1).forEach((place) => paintFirst(context, state, place));
   for (const place of state.layout.rows) {
     const run = state.runs[place.run];
     if (place.row.lane === REGION || !holdsNames(place.bar)) continue;

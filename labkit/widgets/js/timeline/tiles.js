@@ -98,7 +98,7 @@ function busiestTile(numbers) {
   const [run, other] = numbers;
   if (!other || (other.busiest - run.busiest) / (other.window - run.window) <= MOST) return [];
   const isAll = numbers.every(({ busiest, beside, window }) => beside >= MOSTLY * (window - busiest));
-  const title = "of the rank that moves bytes for longest";
+  const title = "of the busiest";
   const tile = (label, of) => [label, title, timesText(numbers.map(of))];
   const moving = tile("moving bytes, the busiest rank", ({ busiest }) => busiest);
   return isAll ? [moving, tile("computing, the same rank", ({ beside }) => beside)] : [moving];
@@ -118,7 +118,11 @@ function slowerTile([one, other]) {
 
 /** How long a rank is busy that works while the others wait, and they: what its headline says, in times that add up. */
 function worksTiles([{ works }], isZoomed) {
-  const tile = (who, time) => [`busy${isZoomed ? " in view" : ""}, ${who}`, "computes or moves bytes", timeText(time)];
+  const tile = (who, time) => [
+    `computing or moving bytes${isZoomed ? " in view" : ""}, ${who}`,
+    "busy",
+    timeText(time),
+  ];
   return [tile(`rank ${works.rank}`, works.busy), tile("mean of the others", works.others)];
 }
 
@@ -126,13 +130,9 @@ function worksTiles([{ works }], isZoomed) {
 function costTile([{ edges, inTime, slower }, other]) {
   if (other || !edges || !inTime || !slower) return [];
   const takes = (edges.at(-1) - edges[0]) / (edges.length - 1);
-  const title = "each collective once the others have come";
+  const title = "replayed without the delay";
   return [
-    [
-      `saved if ${nameOf(slower.ranks)} came in time: then ${timeText(inTime)}`,
-      title,
-      `${timeText(takes - inTime)} a step`,
-    ],
+    [`saved if ${nameOf(slower.ranks)} came in time: calls begin earlier`, title, `${timeText(takes - inTime)} a step`],
   ];
 }
 
