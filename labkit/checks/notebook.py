@@ -89,6 +89,8 @@ class CheckResult:
             (kind, f'<span style="{styles.get(kind, "color:inherit")}">{escape(text)}</span>')
             for kind, text in self._lines()
         ]
+        if self.passed:
+            rows[0] = ("head", f'<span style="{styles["pass"]}">✓</span> {rows[0][1]}')
         html = f'<pre style="white-space:pre-wrap;line-height:1.35;margin:0">{self._laid_out(rows)}</pre>'
         return {"text/plain": repr(self), "text/html": html}
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from labkit.errors import ConfigError
 from labkit.timeline import critical_path as _critical_path
 from labkit.timeline.distinct import distinct_rows
+from labkit.timeline.in_time import step_in_time_ns
 from labkit.timeline.memory import changing_memory, memory_curve
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.metrics import blocked_of_ranks, busbw_factor, lane_times
@@ -26,6 +27,7 @@ from labkit.timeline.span import Lane
 from labkit.timeline.streams import streams
 from labkit.timeline.summary import headline
 from labkit.timeline.timeline import Timeline
+from labkit.timeline.waiting import come_last
 from labkit.units import format_time
 from labkit.widgets.finding import finding
 from labkit.widgets.layout import shown_ranks, used_lanes
@@ -94,7 +96,7 @@ def pack(
     )
     return {
         "name": name,
-        "title": ((finding(timeline) if origin_ns is None else "") or headline(timeline)) + choice,
+        **_titled(timeline, finding(timeline) if origin_ns is None else "", choice),
         "summary": sentences,
         "says": " ".join(wrong) if len(timeline) else "Nothing recorded.",
         "source": _world(clock, max((error for _, error in errors), default=0)),
@@ -351,6 +353,16 @@ def _world(clock: dict[str, Any], error_ns: int) -> str:
     method = str(clock["method"][0]) if len(clock.get("method", ())) else ""
     known = {"virtual time": "simulated", "": ""}.get(method, "measured")
     return f"{known}, clocks ± {format_time(error_ns)}".lstrip(", ") if error_ns else known
+
+
+def _titled(timeline: Timeline, found: str, choice: str) -> dict[str, Any]:
+    """Return the title, and how long a step would take if those that it says come last came in time, where known."""
+    title = {"title": (found or headline(timeline)) + choice}
+    if " last; " not in found or _world(timeline.tables.get("clock", {}), 0) != "simulated":
+        return title
+    late = come_last(timeline)
+    in_time = step_in_time_ns(timeline, late.ranks) if late else None
+    return title if in_time is None else title | {"in_time": in_time}
 
 
 def _clock_errors(clock: dict[str, Any]) -> list[list[int]]:

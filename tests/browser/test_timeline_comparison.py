@@ -84,32 +84,77 @@ def ring(num_ranks: int, chunk_ms: int) -> Timeline:
     )  # fmt: skip
 
 
+ROWS = f"() => {VIEW}.state.layout.rows.map(({{ run, row }}) => [run, row.rank])"
+
+
 @pytest.mark.in_turn
-def test_of_ranks_that_are_alike_and_exchange_messages_three_are_seen_and_with_whom(
+def test_ranks_that_are_alike_and_exchange_messages_are_all_seen_where_they_have_room_and_fold(
     opened: Any, tmp_path: Path
 ) -> None:
     page = opened(ring(8, 3), ring(8, 1), names=("slow", "quick"), is_beside=True)
-    rows = "v.state.layout.rows.map(({ run, row }) => [run, row.rank])"
-    seen = [[run, rank] for run in (0, 1) for rank in (7, 0, 1, 2, 3)]  # who sends to the first, who hears the last
-    assert page.evaluate(f"() => {{ const v = {VIEW}; return {rows}; }}") == seen
+    assert page.evaluate(ROWS) == [[run, rank] for run in (0, 1) for rank in range(8)]
     words = _words(page, tmp_path / "view.svg")
-    assert words.count("▸ ranks 4-6 alike") == 2
     assert words.count("each rank: 3 × 2 MB in, 3 × 2 MB out") == 1
     (enlarged,) = [each for each in words if each.startswith("step 1 of 3, ")]
-    assert enlarged.endswith(" times as wide; rank 7 sends to rank 0: a ring")
-    assert words.count("recv ← 7") == 2 * 3 + 1  # of each run its calls, which hide the sends, and what is enlarged
+    assert enlarged.endswith(" times as wide") and {"0 ms", "0.2", "0.8"} <= set(words)  # with an axis of its own
+    assert words.count("recv ← 7") == 3 + 3 + 1  # of each run its calls, which hide the sends, and what is enlarged
     after = "() => { const { state, canvas } = VIEW; const { y } = state.layout.rows.at(-1); const { data } = "
     after += "canvas.getContext('2d').getImageData((canvas.width - 178) / 3 + 134, y * state.ratio + 3, 70, 1);"
     after += "return new Set(data.filter((each, at) => at % 4 === 0)).size + data[0] }"
     assert page.evaluate(after.replace("VIEW", VIEW)) == 256  # all white: where a run has ended it is not idle
-    below = (
-        "() => { const { state, canvas } = VIEW; const y = (state.layout.height - 3) * state.ratio; const { data } = "
-    )
-    below += "canvas.getContext('2d').getImageData((canvas.width - 178) / 3 + 134, y, canvas.width / 2, 1);"
-    below += "return [...new Set(data.filter((each, at) => at % 4 === 0))] }"
-    assert page.evaluate(below.replace("VIEW", VIEW)) == [255]  # no line of the axis: the step beside it has its own
+    page.press("canvas", "f")
+    page.wait_for_function(f"() => {VIEW}.state.layout.rows.length === 6")  # of each run three are rows
+    assert _words(page, tmp_path / "folded.svg").count("▸ ranks 3-7 alike") == 2
     page.press("canvas", "f")
     page.wait_for_function(f"() => {VIEW}.state.layout.rows.length === 16")
+
+
+@pytest.mark.in_turn
+def test_of_alike_ranks_without_room_three_are_seen(opened: Any, tmp_path: Path) -> None:
+    page = opened(ring(24, 3), ring(24, 1), names=("slow", "quick"), is_beside=True)
+    assert page.evaluate(ROWS) == [[run, rank] for run in (0, 1) for rank in range(3)]
+    assert _words(page, tmp_path / "view.svg").count("▸ ranks 3-23 alike") == 2
+
+
+def adding(num_ranks: int) -> Timeline:
+    """Return a ring all-reduce: in its first steps each rank adds what came, in the others it copies it."""
+    steps = 2 * (num_ranks - 1)
+    spans = [(rank, turn) for rank in range(num_ranks) for turn in range(steps)]
+    table: dict[str, list[Any]] = {
+        "rank": [],
+        "lane": [],
+        "start": [],
+        "end": [],
+        "name": [],
+        "kind": [],
+        "peer": [],
+        "flow": [],
+    }
+    for rank, turn in spans:
+        begin = 4 * turn * MS
+        sends = turn * num_ranks + rank
+        hears = turn * num_ranks + (rank - 1) % num_ranks
+        for name, lane, start, end, peer, flow in (
+            ("isend", COMMUNICATION, 0, 2, (rank + 1) % num_ranks, sends),
+            ("irecv", COMMUNICATION, 0, 3, (rank - 1) % num_ranks, hears),
+            ("add_" if turn < steps // 2 else "copy_", COMPUTE, 3, 4, -1, -1),
+        ):
+            kind = "operator" if lane == COMPUTE else name
+            row = (rank, lane, begin + start * MS, begin + end * MS, name, kind, peer, flow)
+            for key, value in zip(table, row, strict=True):
+                table[key].append(value)
+    size = [2_000_000 * (lane == COMMUNICATION) for lane in table["lane"]]
+    return Timeline(
+        table["rank"], table["lane"], table["start"], table["end"], table["name"], table["kind"],
+        bytes=size, peer=table["peer"], flow=table["flow"],
+    )  # fmt: skip
+
+
+@pytest.mark.in_turn
+def test_beside_an_enlarged_step_it_stands_what_the_steps_are_for(opened: Any, tmp_path: Path) -> None:
+    page = opened(ring(4, 30), adding(4), names=("slow", "ring"), is_beside=True)
+    words = _words(page, tmp_path / "view.svg")
+    assert [each for each in words if each and each.startswith("3 steps: ")] == ["3 steps: add", "3 steps: copy"]
 
 
 @pytest.mark.in_turn

@@ -362,10 +362,53 @@ def test_who_comes_last_is_tied_to_the_ends_of_the_waits_and_each_says_how_long_
     words = _exported(page)
     assert words.count("2 ms") == 2  # under the waits of ranks 0 and 1
     assert "rank 2 comes: wait ends" in words
+    assert not page.is_visible("[data-mark=hidden]")
     tie = _pixels(page, "v.canvas", "v.state.theme.ink", "[124, 60, v.canvas.width - 178, 30]")
     at = int(np.argmax(tie)) / (len(tie) - 1)
     assert max(tie) >= 10 and at == pytest.approx(0.75, abs=0.01)  # where rank 2 begins to reduce
     assert not [each for each in _exported(opened(steps())) if "comes" in each]
+
+
+def trains(times: int) -> None:
+    """Train three steps with async all-reduces; rank 2 computes so many times as long."""
+    late = times if dist.get_rank() == 2 else 1
+    grads = [torch.ones(1_500_000) for _ in range(4)]
+    for _ in range(3):
+        with labkit.span("forward"):
+            for _ in range(4 * late):
+                torch.zeros(512, 512) @ torch.zeros(512, 512)
+        works = []
+        with labkit.span("backward"):
+            for grad in grads:
+                for _ in range(2 * late):
+                    torch.zeros(512, 512) @ torch.zeros(512, 512)
+                works.append(dist.all_reduce(grad, async_op=True))
+        for work in works:
+            work.wait()
+        with labkit.span("optimizer"):
+            for grad in grads:
+                grad.mul_(0.9)
+
+
+@pytest.mark.in_turn
+def test_steps_have_brackets_waits_that_computing_hides_a_frame_and_a_tile_says_what_lateness_costs(
+    opened: Open,
+) -> None:
+    page = opened(labkit.run(trains, 3, on=labkit.virtual(4)).timeline)
+    quick = labkit.run(trains, 1, on=labkit.virtual(4)).timeline
+    edges = _of(page, "JSON.parse(v.root.dataset.numbers).edges")
+    assert len(edges) == 4 and 0 < edges[0] < 0.1 * edges[1]  # the first step begins with its forward
+    tiles = dict(reversed(tile.split("\n")) for tile in page.locator(".labkit-tiles div").all_inner_texts())
+    (length,) = [label for label in tiles if label.startswith("length: 3 steps, ")]
+    assert "before them" in length and tiles["waiting, each of ranks 0, 1, 3"].endswith(" a step")
+    ends = np.sort(quick.end_ns[(quick.rank == 0) & (quick.name == "optimizer") & (quick.lane == REGION)])
+    saved = (edges[3] - edges[0]) / 3 - (ends[2] - ends[0]) / 2  # beside a run in which rank 2 is as quick
+    assert tiles["saved if rank 2 came in time: calls begin earlier"] == f"{saved / 1e3:.3g} µs a step"
+    words = _exported(page)
+    assert {"step 1", "step 2", "step 3"} <= set(words)
+    assert page.inner_text("[data-mark=hidden]").strip().endswith("hidden wait: computes meanwhile")
+    whom = [each for each in words if each.startswith("rank 2 comes")]
+    assert len(whom) == 3 and len(set(whom)) == 1  # once for all waits of a step
 
 
 def _exported(page: Any) -> list[str]:

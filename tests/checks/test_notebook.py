@@ -78,8 +78,10 @@ def test_cases_that_all_passed_unfold_under_the_line_that_says_so_and_others_are
     folded = html[html.index("<details>") : html.index("</details>")]
     assert passed.passed and folded.index("passed, all") < folded.index("</summary>") < folded.index("  pass  ")
     assert repr(passed).count("  pass  ") == html.count("  pass  ") > 1
+    assert "✓" in folded[: folded.index("passed, all")] and "✓" not in repr(passed)
     failed = labkit.check("count_bytes", lambda num_bytes, world_size: 0, names["ring_bytes"])
-    assert not failed.passed and "<details" not in failed._repr_mimebundle_()["text/html"]
+    html = failed._repr_mimebundle_()["text/html"]
+    assert not failed.passed and "<details" not in html and "✓" not in html
 
 
 def test_html_is_escaped() -> None:

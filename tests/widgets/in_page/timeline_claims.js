@@ -6,11 +6,10 @@ import { decode } from "/js/timeline/columns.js";
 import { hit, nextEdge, snap } from "/js/timeline/edges.js";
 import { layOut } from "/js/timeline/layout.js";
 import { merge } from "/js/timeline/merge.js";
-import { lateRanks } from "/js/timeline/last_ranks.js";
-import { isRing, neighboursOf } from "/js/timeline/neighbours.js";
+import { lateRanks, workingRank } from "/js/timeline/last_ranks.js";
 import { numbers } from "/js/timeline/numbers.js";
 import { categoryTimes, memoryColumns, shareMatrix } from "/js/timeline/shares.js";
-import { roomForSteps, stepEnds } from "/js/timeline/steps.js";
+import { roomForSteps, stepEdges } from "/js/timeline/steps.js";
 import { stripOf, stripShares } from "/js/timeline/strips.js";
 import { tilesOf } from "/js/timeline/tiles.js";
 import { bytesText, percentText, tickStep, timeText, titleOf } from "/js/timeline/words.js";
@@ -56,6 +55,7 @@ function runOf(rows, more = {}) {
     rows: rows.map(([rank, lane, spans]) => [rank, lane, spans.length]),
     categories: ["a", "b", "c"],
     title: more.title ?? "",
+    in_time: more.inTime,
     labels: more.labels ?? [
       ["a", "span", 0, -1, "", ""],
       ["b", "isend", 1, 1, "", ""],
@@ -186,14 +186,20 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   ]);
   assert.deepEqual(told([long, sending(4, 80)]), [["length", "100 ns → 80 ns"]]); // the same in both is no reason
   const less = { ...sending(8, 80), blocked: 0, blockedShare: 0 };
-  assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → 0"]);
+  assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → 0 ns"]);
   const alone = [{ ...long, waiting: [0, 1, 3], areNamed: true }, less]; // the one run in which ranks wait says which
-  assert.deepEqual(told(alone)[1], ["waiting, each of ranks 0, 1, 3", "22.7 ns → 0"]);
+  assert.deepEqual(told(alone)[1], ["waiting, each of ranks 0, 1, 3", "22.7 ns → 0 ns"]);
   const narrow = [
-    { ...long, busiest: 60 },
-    { ...sending(4, 80), busiest: 45 },
+    { ...long, busiest: 60, beside: 30 },
+    { ...sending(4, 80), busiest: 45, beside: 35 },
   ];
   assert.deepEqual(told(narrow)[1], ["moving bytes, the busiest rank", "60 ns → 45 ns"]);
+  const [one, two] = [{ ...narrow[0], beside: 38 }, narrow[1]]; // it computes for nearly all that is left of both
+  assert.deepEqual(told([one, two]).slice(1), [
+    ["moving bytes, the busiest rank", "60 ns → 45 ns"],
+    ["computing, the same rank", "38 ns → 35 ns"],
+  ]);
+  assert.equal(told(narrow).length, 2);
   assert.equal(told([narrow[0], { ...narrow[1], busiest: 55 }]).length, 1);
   assert.equal(told([sending(1, 100)])[1][0], "waiting: 17 % of the time");
   const some = { ...long, waiting: [0, 1, 3], areNamed: true }; // of those that wait, as the title says it
@@ -204,9 +210,9 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   assert.equal(told([some]).length, 2); // exposed of all ranks would add up with it to what is no whole
   const asked = { ...some, areNamed: false };
   assert.equal(told([asked])[1][0], "waiting, mean of the 3 of 4 ranks that wait: 23 % of the time");
-  const unlike = { ...some, areAlike: false, steps: 2 };
-  assert.equal(told([unlike])[0][0], "length: 2 steps, 50 ns a step");
-  assert.equal(told([unlike])[1][0], "waiting, mean of ranks 0, 1, 3: 23 % of the time, 11.3 ns a step");
+  const unlike = { ...some, areAlike: false, edges: [10, 54, 98] };
+  assert.deepEqual(told([unlike])[0], ["length: 2 steps, 10 ns before them, 100 ns in all", "44 ns a step"]);
+  assert.deepEqual(told([unlike])[1], ["waiting, mean of ranks 0, 1, 3: 23 % of the time", "11.3 ns a step"]);
   const [[label, , length]] = tilesOf([long, sending(4, 80)], false, ["H100", "A100"]);
   assert.deepEqual([label, length], ["length: H100 → A100", "100 ns → 80 ns"]);
 });
@@ -282,33 +288,13 @@ test("steps are named where all ranks end them together", () => {
       ]),
       { labels },
     );
-  assert.deepEqual(stepEnds(steps(0)), [100, 200, 300]);
+  assert.deepEqual(stepEdges(steps(0)), [90, 100, 200, 300]); // the first begins with the first region
+  assert.deepEqual(numbers(steps(0), 0, 300).edges, [90, 100, 200, 300]);
+  assert.equal(numbers(steps(0), 50, 300).edges, undefined); // of a part of the run no step is told
   const roomOf = (run, few = 0) => roomForSteps({ runs: [run], few });
-  assert.ok(roomOf(steps(0)) > 0 && roomOf(steps(4)) > 0);
+  assert.ok(roomOf(steps(0)) > 0 && roomOf(steps(3)) > 0);
   assert.equal(roomOf(steps(0), 3), 0); // a slide has no room
   assert.equal(roomOf(steps(9)), 0); // there a line would be wrong for one of the ranks
-});
-
-test("of alike ranks with rows it is known who sends to the first of them and who receives from the last", () => {
-  const labels = Array.from({ length: 10 }, (_, k) => (k % 2 ? ["isend", "isend"] : ["irecv", "irecv"])).map(
-    ([name, kind], k) => [name, kind, 1, ((k >> 1) + (k % 2 ? 1 : 4)) % 5, "", ""],
-  );
-  const rows = [0, 1, 2, 3, 4].map((rank) => [
-    rank,
-    1,
-    [
-      [0, 9, 2 * rank],
-      [0, 5, 2 * rank + 1],
-    ],
-  ]);
-  const run = { ...runOf(rows, { labels }), alike: [[0, 1, 2, 3, 4]] };
-  assert.deepEqual(neighboursOf({ ...run, each: 3 }), { first: 0, last: 2, before: 4, after: 3 });
-  assert.equal(neighboursOf({ ...run, each: 1 }), undefined);
-  assert.ok(isRing(run, 0));
-  const two = labels.map((label, k) => (k % 2 ? [...label.slice(0, 3), [1, 0, 3, 4, 2][k >> 1], "", ""] : label));
-  assert.ok(![0, 2].some((rank) => isRing(runOf(rows, { labels: two }), rank))); // 0 and 1, 2 to 4
-  assert.ok(!isRing(runOf([[0, 0, [[0, 1, 0]]]]), 0));
-  assert.equal(neighboursOf({ ...run, each: 5 }), undefined); // none is folded
 });
 
 test("bytes are those of the calls that begin in the window", () => {
@@ -569,6 +555,33 @@ test("a headline that says who comes last marks them, and why where they compute
   const [, , [label, , value]] = tilesOf([{ ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1] }], false);
   assert.deepEqual([label, value], ["computing: 50 ns, the others 20 ns", "rank 2: 2.5 times as long"]);
   assert.equal(numbers(runOf(rows, { span: 60, title: "" }), 0, 60).slower, undefined);
+  const stepping = { ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1], edges: [0, 30, 60], inTime: 20 };
+  assert.deepEqual(tilesOf([stepping], false).slice(2), [
+    ["computing: 25 ns, the others 10 ns a step", "mean time in which operators run", "rank 2: 2.5 times as long"],
+    ["saved if rank 2 came in time: calls begin earlier", "replayed without the delay", "10 ns a step"],
+  ]);
+  assert.equal(tilesOf([{ ...stepping, inTime: undefined }], false).length, 3);
+});
+
+test("of a rank that works while the others wait tiles say how long it and they are busy", () => {
+  assert.equal(workingRank({ title: "Rank 10 works; the others wait 59 % of the time" }), 10);
+  assert.equal(workingRank({ title: "Rank 2 comes last; rank 0 waits" }), undefined);
+  const rows = [
+    [0, 0, [[0, 20, 0]]],
+    [0, 1, [[20, 58, 1]]],
+    [1, 1, [[0, 10, 1]]],
+    [2, 1, [[40, 60, 1]]],
+  ];
+  const run = runOf(rows, { span: 60, title: "Rank 0 works; the others wait 59 % of the time" });
+  const told = tilesOf([{ ...numbers(run, 0, 60), blocked: 60, blockedShare: 1 / 3, waiting: [1, 2] }], false);
+  assert.deepEqual(
+    told.map(([label, , value]) => [label, value]),
+    [
+      ["length", "60 ns"],
+      ["computing or moving bytes, rank 0", "58 ns"],
+      ["computing or moving bytes, mean of the others", "15 ns"],
+    ],
+  );
 });
 
 test("brackets that say no more than colours are left out until they are asked for", () => {

@@ -1,23 +1,31 @@
 // The bucket explorer's picture, from top to bottom.
 
-import { hue, ink, strokeOf } from "../figure/colours.js";
-import { bar, holds, stripes, text } from "../figure/markup.js";
+import { letterOf, strokeOf } from "../figure/colours.js";
+import { stripes, text } from "../figure/markup.js";
 import { most } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
-import { capPlot, capsTall } from "./caps.js";
+import { capBars } from "./caps.js";
 import { lost } from "./plan.js";
 import { bucketEdges, gradientStrip, modelRow, rankRow } from "./rows.js";
 
-const LEFT = 74;
-const TALL = 140; // pixels of the plot over the caps
-const GREYS = ["line", "quiet", "line"].map(hue); // no colour of a phase or of a bucket
+const LEFT = 82;
+const ROOMY = 500; // pixels of an axis after which there is room for words
+const AFTER = [52, 124]; // pixels of them
 const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
 /** When the last of everything that is shown ends. */
 function endOf({ now, stacked, run }) {
   const ran = run.flatMap(([, compute, sent]) => [...compute.map((each) => each[2]), ...sent.map((each) => each[4])]);
-  return most([now.whole, now.alone, ...stacked.map(([, each]) => each.whole), ...ran]);
+  return most([now.whole, ...stacked.map(([, each]) => each.whole), ...ran]);
+}
+
+/** What the cells of the first row are. */
+function toldOf({ sizes, now }, width) {
+  const last = now.plan.length - 1;
+  const buckets = last > 0 ? `buckets ${letterOf(0)} to ${letterOf(last)}` : "one bucket";
+  const long = `${sizes.length} gradients, a cell each, in the order backward makes them, in ${buckets}`;
+  return width < ROOMY ? `${sizes.length} gradients in ${buckets}` : long;
 }
 
 /** Rows under each other: `svg` of all that was put down so far, `y` where the next begins. */
@@ -25,13 +33,11 @@ class Sheet {
   constructor(scene, width) {
     this.width = width;
     this.wide = width - LEFT - 12;
-    this.end = endOf(scene);
+    this.isRoomy = this.wide >= ROOMY;
+    this.end = (endOf(scene) * this.wide) / (this.wide - AFTER[Number(this.isRoomy)]);
     this.scene = { ...scene, width, x: (time) => LEFT + (time / this.end) * this.wide };
     this.y = 20;
-    this.svg =
-      stripes(1) +
-      text(0, 12, "as backward makes them: time in proportion to bytes", "small grey") +
-      text(0, 35, "gradients");
+    this.svg = stripes(1) + text(0, 12, toldOf(scene, width), "small grey") + text(0, 35, "gradients");
   }
 
   strip(step, link, tall) {
@@ -56,6 +62,8 @@ class Sheet {
     this.strip(now, "", 24);
     this.svg += bucketEdges(now, 24, top, this.scene);
     this.row("rank 0", modelRow(now), "model", "");
+    const words = `${this.isRoomy ? "a step: " : ""}${seconds(now.whole)}`;
+    this.svg += text(this.scene.x(now.whole) + 6, top + 51, words, "bold");
     if (now.skew) this.row("slowest", modelRow(now, true), "slowest", "");
   }
 
@@ -84,23 +92,6 @@ class Sheet {
     this.y += 28;
   }
 
-  /** Between what times of [name, time, why] this step lies. */
-  bounds(times) {
-    this.svg += text(0, this.y + 6, "step time, on the axis above", "small grey");
-    this.y += 12;
-    times.forEach(([name, time, why], k) => {
-      const width = this.scene.x(time) - LEFT;
-      const long = `${seconds(time)}: ${why}`;
-      const words = holds(width, long) ? long : seconds(time);
-      this.svg += text(0, this.y + 11, name);
-      this.svg += bar(LEFT, this.y, width, 14, GREYS[k], "", { "data-bar": name });
-      // At its end, which is what one compares.
-      if (holds(width, words)) this.svg += text(LEFT + width - 6, this.y + 11, words, "small end", ink(GREYS[k]));
-      this.y += 16;
-    });
-    this.y += 18;
-  }
-
   /** What a lossy hook loses of each bucket. */
   errors({ now, data, values }) {
     const { errors } = now.hook;
@@ -117,11 +108,13 @@ class Sheet {
     this.y += 112;
   }
 
-  /** Step time over the cap, in its own frame. */
+  /** What each cap costs, under the axis. */
   caps(scene) {
-    const frame = { x: LEFT, y: this.y, wide: this.wide, tall: TALL };
-    this.svg += capPlot(scene, frame);
-    this.y += capsTall(scene, frame);
+    this.y += 14;
+    const perSecond = this.wide / this.end;
+    const [markup, tall] = capBars(scene, { x: LEFT, y: this.y, wide: this.wide, perSecond });
+    this.svg += markup;
+    this.y += tall;
   }
 }
 
@@ -139,17 +132,12 @@ export function picture(scene, width) {
   sheet.measured(values.room ? run.slice(0, 1) : run);
   sheet.axis();
   if (values.room) return { shareAt, svg: sheet.svg, height: sheet.y + 4 };
-  sheet.bounds([
-    ["at least", most([now.compute, now.comm]), now.compute < now.comm ? "only sending" : "only computing"],
-    ["actual", now.whole, `these buckets, ${seconds(now.whole - now.compute)} more`],
-    ["no overlap", now.alone, "first computing, then sending these"],
-  ]);
   if (data.norms && now.hook.errors) sheet.errors(scene);
   sheet.caps(scene);
   const wrong = data.faults?.[at];
   return {
     shareAt,
     svg: sheet.svg + (wrong ? text(0, sheet.y + 38, wrong, "bad") : ""),
-    height: sheet.y + (wrong ? 46 : 20),
+    height: sheet.y + (wrong ? 46 : 4),
   };
 }

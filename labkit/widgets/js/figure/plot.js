@@ -34,7 +34,7 @@ function shareOn([from, to, , logarithmic], value) {
 }
 
 /** Round numbers between two, at most six. */
-export function levelsIn(from, to) {
+function levelsIn(from, to) {
   const [, step = to] = ticks(to - from, 5);
   const first = Math.ceil(from / step - 1e-9);
   return range(Math.floor(to / step + 1e-9) - first + 1).map((k) => (first + k) * step);

@@ -1,16 +1,17 @@
 // Beside a run that ends long before the one above it: the first of its steps, as wide as there is room.
 
-import { COMMUNICATION } from "./kinds.js";
+import { COMMUNICATION, COMPUTE } from "./kinds.js";
 import { LEFT, RIGHT, pixelOf, shiftOf, xOf } from "./layout.js";
-import { isRing, neighboursOf } from "./neighbours.js";
 import { paintMessage } from "./paint_arrows.js";
-import { eachWide, writeName } from "./paint_marks.js";
+import { eachWide, widthOf, writeName } from "./paint_marks.js";
+import { tickStep, unitOf } from "./words.js";
 
 const BESIDE = 96; // pixels from the end of the run, where its length stands
 const NARROWEST = 420; // pixels of a step
 const EDGE = 8; // pixels after it
 const NAMES = 48; // and before it, for names of ranks
-const BOLD = 1.5; // pixels of an arrow
+const BOLD = 1.5; // pixels of an arrow and of a frame
+const TICK = 70; // pixels between two times of it, at least
 
 /** When the first step of a row begins and ends, and how many there are, where each is a send and a receive. */
 function stepOf({ labels, label, start }, { first, last }) {
@@ -26,6 +27,25 @@ function zoomed(state, number, [t0, t1], left, right) {
   return { ...state, view: [from, from + pixel * (state.width - LEFT - RIGHT)] };
 }
 
+/**
+ * { number, run, rank, rows, from, to, count, left, right }: which step of which run stands between which pixels; where
+ * its ranks all do alike and exchange messages, and all of it is in view. Else undefined.
+ */
+export function enlargedOf(state) {
+  const number = state.runs.length - 1;
+  const run = state.runs[number];
+  if (!number || state.overlay || String(state.view) !== String(state.whole)) return undefined;
+  const rows = state.layout.rows.filter((place) => place.run === number);
+  const rank = run.alike?.find((ranks) => ranks.length > 1)?.[0];
+  const calls = rows.find(({ row }) => row.lane === COMMUNICATION && row.rank === rank);
+  const step = run.each > 1 && calls && stepOf(run, calls.row);
+  const left = xOf(state, run.span + shiftOf(state, number)) + BESIDE;
+  const right = state.width - RIGHT - 1;
+  if (!step || right - left < NARROWEST) return undefined;
+  const [from, to, count] = step;
+  return { number, run, rank, rows, from, to, count, left, right };
+}
+
 /** The bars of a row within [t0, t1), with their names. */
 function paintBars(context, state, place, [t0, t1]) {
   const { labels, label } = state.runs[place.run];
@@ -39,40 +59,94 @@ function paintBars(context, state, place, [t0, t1]) {
   });
 }
 
-/** Paint it for a run whose ranks all do alike and exchange messages, where all of it is in view. */
+/** Times from the step's begin on, under it, with lines up to its top. */
+function paintTimes(context, near, { number, from, to, left, right }, top, bottom) {
+  const step = tickStep(TICK * pixelOf(near), 1);
+  const [unit, size] = unitOf(to - from);
+  context.textAlign = "center";
+  for (let time = 0; time <= to - from; time += step) {
+    const x = xOf(near, from + time + shiftOf(near, number));
+    context.fillStyle = near.theme.grid;
+    context.fillRect(Math.round(x), top, 1, bottom - top);
+    context.fillStyle = near.theme.quiet;
+    const words = `${Number((time / size).toPrecision(3))}${time ? "" : ` ${unit}`}`;
+    if (x < right - 12 && x > left) context.fillText(words, x, bottom + 9);
+  }
+}
+
+/** What the steps are for: [[words, begin, end]] where the rank computes one thing after the first, another later. */
+function phasesOf({ label, labels, end, ranks }, { rank, from, count }) {
+  const row = ranks.get(rank).lanes[COMPUTE];
+  const groups = [];
+  for (let i = row?.first ?? 0; i < (row?.last ?? 0); i++) {
+    const name = labels[label[i]][0].replace(/_$/, "");
+    if (groups.at(-1)?.[0] === name) groups.at(-1)[1]++;
+    else groups.push([name, 1]);
+    groups.at(-1)[2] = end[i];
+  }
+  const steps = groups.filter(([, times]) => times > 1);
+  if (steps.length < 2 || steps.reduce((sum, [, times]) => sum + times, 0) !== count) return [];
+  return steps.map(([name, times, until], k) => [`${times} steps: ${name}`, steps[k - 1]?.[2] ?? from, until]);
+}
+
+/** Brackets under the run, with what its steps are for. */
+function paintPhases(context, state, step, y) {
+  context.textAlign = "center";
+  for (const [words, begin, end] of phasesOf(step.run, step)) {
+    const [x0, x1] = [begin, end].map((time) => Math.round(xOf(state, time + shiftOf(state, step.number))));
+    context.fillStyle = state.theme.edge;
+    context.fillRect(x0 + 2, y, x1 - x0 - 4, 1);
+    context.fillStyle = state.theme.ink;
+    if (widthOf(context, state, words) < x1 - x0) context.fillText(words, (x0 + x1) / 2, y + 9);
+  }
+}
+
+/** Frames round the step in the run and where it is large, and lines from one to the other. */
+function paintFrames(context, { theme }, [x0, x1], { left, right }, top, bottom) {
+  const frame = (x, until) => context.strokeRect(Math.round(x) + 0.5, top + 0.5, Math.round(until - x), bottom - top);
+  context.strokeStyle = theme.ink;
+  context.lineWidth = BOLD;
+  context.fillStyle = theme.selection;
+  context.fillRect(x0 - 1, top, x1 - x0, bottom - top);
+  frame(x0 - 1, x1 - 1);
+  frame(left, right);
+  context.lineWidth = 1;
+  context.setLineDash([3, 3]);
+  for (const y of [top, bottom]) {
+    context.beginPath();
+    context.moveTo(x1, y + 0.5);
+    context.lineTo(left, y + 0.5);
+    context.stroke();
+  }
+  context.setLineDash([]);
+}
+
+/** Paint it: framed as in the run, on a ground and with an axis of its own. */
 export function paintEnlarged(context, state) {
-  const number = state.runs.length - 1;
-  const run = state.runs[number];
-  if (!number || state.overlay || String(state.view) !== String(state.whole)) return;
-  const rows = state.layout.rows.filter((place) => place.run === number);
-  const { first: rank, before } = neighboursOf(run) ?? {};
-  const calls = rows.find(({ row }) => row.lane === COMMUNICATION && row.rank === rank);
-  const step = calls && stepOf(run, calls.row);
-  const left = xOf(state, run.span + shiftOf(state, number)) + BESIDE;
-  const right = state.width - RIGHT - 1;
-  if (!step || right - left < NARROWEST) return;
-  const [from, to, count] = step;
+  const step = enlargedOf(state);
+  if (!step) return;
+  const { number, run, rows, from, to, count, left, right } = step;
+  const { theme, layout } = state;
   const near = zoomed(state, number, [from, to], left + NAMES, right - EDGE);
-  const times = pixelOf(state) / pixelOf(near);
   const [top, bottom] = [rows[0].y - 4, rows.at(-1).y + rows.at(-1).bar + 4];
-  const [x0, x1] = [from, to].map((time) => xOf(state, time + shiftOf(state, number)));
-  const { height, heads } = state.layout;
-  const over = heads[number].y - 2;
-  context.fillStyle = state.theme.paper; // the axis above is not that of the step
-  context.fillRect(left, over, right + 2 - left, height - over);
-  context.strokeStyle = state.theme.edge;
-  const box = (x, until) => context.strokeRect(Math.round(x) + 0.5, top + 0.5, Math.round(until - x), bottom - top);
-  box(x0 - 1, x1 - 1);
-  box(x1 - 1, left); // from what is small to what is large
-  box(left, right);
-  context.fillStyle = state.theme.ink;
+  const ends = [from, to].map((time) => xOf(state, time + shiftOf(state, number)));
+  const over = layout.heads[number].y - 2;
+  context.fillStyle = theme.paper; // the axis above is not that of the step
+  context.fillRect(left - 8, over, right + 10 - left, layout.height - over);
+  context.fillRect(LEFT, bottom, left - LEFT, layout.height - bottom);
+  context.fillStyle = theme.band;
+  context.fillRect(left, top, right - left, bottom - top);
+  paintTimes(context, near, step, top, bottom);
+  paintPhases(context, state, step, bottom + 4);
+  paintFrames(context, state, ends, step, top, bottom);
+  context.fillStyle = theme.ink;
   context.textAlign = "left";
-  const closes = before !== undefined && isRing(run, rank) ? `; rank ${before} sends to rank ${rank}: a ring` : "";
-  const words = `step 1 of ${count}, ${Math.round(times)} times as wide${closes}`;
-  context.fillText(words, left, heads[number].y + 8);
+  const times = Math.round(pixelOf(state) / pixelOf(near));
+  context.fillText(`step 1 of ${count}, ${times} times as wide`, left, layout.heads[number].y + 8);
   for (const { row, y, bar, first } of rows) if (first) context.fillText(`rank ${row.rank}`, left + 5, y + bar / 2);
-  for (const place of rows) paintBars(context, near, place, [from, to]);
   run.flow_from.forEach((source, f) => {
     if (run.start[source] >= from && run.start[source] < to) paintMessage(context, near, number, f, BOLD);
   });
+  context.textAlign = "left";
+  for (const place of rows) paintBars(context, near, place, [from, to]);
 }

@@ -129,7 +129,7 @@ const BACKWARD = 1;
 /** A mark that is no bar: its name as painters know it, what it looks like, and what it means. */
 const MARKS = [
   ["exposed", "▁", "exposed: no computing hides it"],
-  ["hidden", "▁", "hidden wait: computes meanwhile"],
+  ["hidden", "┅", "hidden wait: computes meanwhile"],
   ["other", "■", "other compute"],
   ["message", "↗", "message"],
   ["early", "↗", "message that arrives before it left"],

@@ -11,8 +11,9 @@ import { timeText } from "./words.js";
 const LEAST = 3; // pixels of a wait whose end is tied to who comes
 const MOST = 200; // waits of a row
 const HIDDEN = "hidden wait";
-const FONT = "11px system-ui, sans-serif";
-const BOLD_FONT = "700 11px system-ui, sans-serif";
+const UNDER = 4; // pixels from a row to a bracket below it
+const FONT = "12px system-ui, sans-serif";
+const BOLD_FONT = "700 12px system-ui, sans-serif";
 const BOLD = 4; // pixels by which half of such words is wider, at most
 const NEAR = 0.05; // of a wait, by which who is waited for may come beside its end
 
@@ -53,15 +54,17 @@ function hiddenWaits(state, number, row, late) {
   return found;
 }
 
-/** A line from where a call begins to where a late rank comes for it, and what it is where that has room. */
+/** A frame in dashes from where a call begins to where a late rank comes for it, and what it is where that has room. */
 function paintHidden(context, state, { run, y, bar }, wait) {
-  const [from, to] = wait.map((time) => xOf(state, time + shiftOf(state, run)));
+  const [from, to] = wait.map((time) => Math.round(xOf(state, time + shiftOf(state, run))));
   state.marks.add("hidden");
+  context.strokeStyle = state.theme.ink;
   context.fillStyle = state.theme.ink;
-  context.fillRect(from, y + bar - 2, to - from, 2);
+  context.setLineDash([3, 2]);
+  context.strokeRect(from + 0.5, y + 0.5, to - from - 1, bar - 1);
+  context.setLineDash([]);
   const left = Math.max(from, LEFT);
-  if (widthOf(context, state, HIDDEN) > to - left) return;
-  context.fillText(HIDDEN, (left + to) / 2, y + bar / 2 - 1);
+  if (widthOf(context, state, HIDDEN) + 2 < to - left) context.fillText(HIDDEN, (left + to) / 2, y + bar / 2);
 }
 
 /** Waits between which the rank computes nothing, together. */
@@ -81,22 +84,23 @@ function wordsOf(group) {
   return group.length > 1 ? `${all} in ${group.length} waits` : all;
 }
 
-/** A frame round each of the waits, and below how long they are; where that ends, after `least`. */
+/** A frame round each of the waits, and below, left of where the first ends, how long they are, if after `least`. */
 function tellWaits(context, state, { run, y, bar }, group, least) {
   const words = wordsOf(group);
-  const half = widthOf(context, state, words) / 2 + BOLD;
   const ends = group.map((wait) => wait.map((time) => Math.round(xOf(state, time + shiftOf(state, run))) + 0.5));
-  const x = (ends[0][0] + ends.at(-1)[1]) / 2;
-  if (x - half < Math.max(LEFT, least) || x + half > state.width - RIGHT) return least;
+  const wide = widthOf(context, state, words) + 2 * BOLD;
+  const right = ends[0][1] - 6;
+  if (right - wide < Math.max(LEFT, least) || right > state.width - RIGHT) return ends.at(-1)[1];
   context.strokeStyle = state.theme.ink;
   for (const [from, to] of ends) context.strokeRect(from, y + 0.5, to - from, bar - 1);
-  context.fillStyle = state.theme.paper; // no line goes through words
-  context.fillRect(x - half, y + bar + 3, 2 * half, 13);
   context.fillStyle = state.theme.ink;
+  context.fillRect(ends[0][0], y + bar + 2, ends.at(-1)[1] - ends[0][0], 1);
   context.font = BOLD_FONT;
-  context.fillText(words, x, y + bar + 10);
+  context.textAlign = "right"; // no line goes through words
+  context.fillText(words, right, y + bar + 10);
   context.font = FONT;
-  return x + half + BOLD;
+  context.textAlign = "center";
+  return ends.at(-1)[1];
 }
 
 /** Draw a line from where a late rank comes to each wait that ends then. */
@@ -125,26 +129,36 @@ export function paintLate(context, state) {
       for (const group of groups) end = tellWaits(context, state, place, group, end);
     }
     const [[, groups] = [0, []]] = told;
-    groups.forEach(([[, end]], k) => {
-      tellComers(context, state, xOf(state, end + shiftOf(state, number)), late.at(-1), comersOf(ranks, k));
-    });
+    let free = LEFT;
+    for (const group of groups) {
+      const ends = group.map(([, end]) => xOf(state, end + shiftOf(state, number)));
+      free = tellComers(context, state, ends, late.at(-1), comersOf(ranks, group.length), free);
+    }
   });
 }
 
-/** Who comes, and the first time what that means. */
-const comersOf = (ranks, k) =>
-  `rank${ranks.length > 1 ? `s ${ranksText(ranks)} come` : ` ${ranks} comes`}${k ? "" : ": wait ends"}`;
+/** Who comes, in as many words as there may be room for: the first says what that means. */
+function comersOf(ranks, count) {
+  const who = ranks.length > 1 ? `ranks ${ranksText(ranks)} come` : `rank ${ranks[0]} comes`;
+  return [`${who}: ${count > 1 ? `${count} waits end` : "wait ends"}`, who];
+}
 
-/** Say at a line who comes, under the row of the last who do. */
-function tellComers(context, state, at, { y, bar, told }, words) {
-  if (!told) return;
-  const x = Math.round(at);
-  const isRight = x + widthOf(context, state, words) + 8 < state.width - RIGHT;
-  if (!isRight && x - widthOf(context, state, words) < LEFT + 8) return;
-  context.textAlign = isRight ? "left" : "right";
+/** Say under the last row of those who come that they do, under a bracket; where the words end, else `least`. */
+function tellComers(context, state, ends, { y, bar, told }, words, least) {
+  if (!told) return least;
+  const [from, to] = [Math.round(ends[0]), Math.round(ends.at(-1))];
   context.fillStyle = state.theme.ink;
-  context.fillRect(x, y + bar, 1, 12);
-  context.fillText(words, x + (isRight ? 5 : -5), y + bar + 9);
+  context.fillRect(from, y + bar + UNDER, to - from + 1, 1);
+  for (const x of ends) context.fillRect(Math.round(x), y + bar, 1, UNDER);
+  const long = words.find((each) => {
+    const half = widthOf(context, state, each) / 2;
+    const [left, right] = [(from + to) / 2 - half, (from + to) / 2 + half];
+    return left > least + 2 * BOLD && right < state.width - RIGHT;
+  });
+  if (!long) return least;
+  context.textAlign = "center";
+  context.fillText(long, (from + to) / 2, y + bar + UNDER + 8);
+  return (from + to) / 2 + widthOf(context, state, long) / 2;
 }
 
 /** A line from the late ranks' rows over those that wait for them. */

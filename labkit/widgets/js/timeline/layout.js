@@ -78,6 +78,10 @@ function ofLanes(state, high) {
 
 /** Ranks that are alike and have rows, where they exchange messages with each other: so one sees how. */
 const SEVERAL = 3;
+/** As many as there are, where they have room. */
+export const ALL = 99;
+const WIDER = 900; // pixels of a view in which one of their steps is large, too
+const FOOT = 18; // pixels under two runs, for the axis of a step of the second that stands beside it
 const WIDE = 600; // pixels of a view in which their messages can be told apart
 
 /** Whether more ranks than that are alike and exchange messages. */
@@ -86,19 +90,21 @@ const exchangeAlike = ({ alike = [], flow_from: flows }) =>
 
 /** Two runs, one under the other: as high as both have room, in lanes, else one row a rank, else one row a run. */
 function ofTwo(state, high) {
-  const { runs, folded, cluster, strips, room, few, width } = state;
+  const { runs, folded, cluster, strips, room, few, width, tight } = state;
   const stackOf = (bar, put) => {
     const stack = new Stack(high(bar), state);
     runs.forEach((run, number) => {
       stack.head(run.name);
       put(stack, run, number);
     });
+    if (exchangeAlike(runs.at(-1)) && put === lanes) stack.y += FOOT;
     return stack;
   };
   const lanes = (stack, run, number) => stack.run(run, number, folded, few);
   const ranks = (stack, run, number) => stack.plain(run, number, folded, few);
   if (strips) return stackOf(PLAIN, (stack, run, number) => stack.strip(run, number));
-  const several = width >= WIDE && runs.some(exchangeAlike) ? [SEVERAL, 1] : [1];
+  const several =
+    width >= WIDE && runs.some(exchangeAlike) ? [...(tight || few || width < WIDER ? [] : [ALL]), SEVERAL, 1] : [1];
   const ways = [...(cluster ? [] : several.map((each) => [lanes, each])), ...((cluster ?? true) ? [[ranks, 1]] : [])];
   let stack;
   for (const [way, each] of ways) {

@@ -40,9 +40,14 @@ function paintBytes(context, state) {
     if (!notes.has(run)) notes.set(run, mostBytes(run));
     const end = Math.min(xOf(state, run.span + shiftOf(state, number)), state.width - RIGHT);
     const ranks = state.layout.without[number] ?? [];
-    const few = ranks.length ? `; ranks ${ranksText(ranks)} compute for less than 2 % of the time` : "";
+    const few = ranks.length ? `; ranks ${ranksText(ranks)} compute for less than 2 % of the time: not drawn` : "";
     const words = `${notes.get(run)}${few}`;
-    if (LEFT + 4 + context.measureText(words).width < end - ENDS) context.fillText(words, LEFT + 4, y + 8);
+    const wide = context.measureText(words).width;
+    if (LEFT + 4 + wide > end - ENDS) return;
+    context.fillStyle = state.theme.paper; // no line of the axis goes through words
+    context.fillRect(LEFT + 2, y + 1, wide + 4, 15);
+    context.fillStyle = state.theme.quiet;
+    context.fillText(words, LEFT + 4, y + 8);
   });
 }
 

@@ -1,10 +1,10 @@
 // The numbers of an interval of time: all from the columns the picture is painted from.
 
 import { COMPUTE } from "./kinds.js";
-import { lateRanks } from "./last_ranks.js";
+import { lateRanks, workingRank } from "./last_ranks.js";
 import { lowerBound } from "./search.js";
 import { before, rowBusy } from "./shares.js";
-import { stepEnds } from "./steps.js";
+import { stepEdges } from "./steps.js";
 import { unsplit } from "./unsplit.js";
 
 const ROUNDING = 1e-3; // ns
@@ -28,7 +28,7 @@ function timesOf(run, { lanes, busy, blocked }, t0, t1) {
 export function meanTimes(run) {
   const [t0, t1] = measuredPart(run, 0, run.span);
   const all = [...run.ranks.values()].map((rank) => timesOf(run, rank, t0, t1));
-  const mean = (of) => all.reduce((sum, times) => sum + of(times), 0) / all.length;
+  const mean = (of) => meanOf(all, of);
   const busiest = Math.max(...all.map(({ communication }) => communication));
   const isKnown = run.rows.some(({ lane }) => lane === COMPUTE); // of real processes it is not
   return {
@@ -80,31 +80,48 @@ const LITTLE = 0.1; // of the longest wait: less is none beside it
 export const NOTED = 0.005; // of the time: less is 0 % in words
 
 /** The ranks that wait, and not next to nothing beside the one that waits longest. */
-function whoWaits(waits, time) {
-  const least = Math.max(NOTED * time, LITTLE * Math.max(...waits.map(([, blocked]) => blocked)));
-  return waits.filter(([, blocked]) => blocked >= least && blocked).map(([rank]) => rank);
+function whoWaits(ranks, time) {
+  const least = Math.max(NOTED * time, LITTLE * Math.max(...ranks.map(({ blocked }) => blocked)));
+  return ranks.filter(({ blocked }) => blocked >= least && blocked);
 }
 
 const ALIKE = 0.02; // of the time: what differs by less is alike in words
 const areAlike = (times, time) => Math.max(...times) - Math.min(...times) < ALIKE * time;
 
 /** Which ranks wait, whether equally long, and whether they may be named: where an exercise asks, no headline does. */
-function waiters({ title }, waits, time) {
-  const waiting = whoWaits(waits, time);
-  const theirs = waits.filter(([rank]) => waiting.includes(rank)).map(([, blocked]) => blocked);
-  return { waiting, areAlike: areAlike(theirs, time), areNamed: /[Rr]anks? \d/.test(title) };
+function waiters({ title }, ranks, time) {
+  const who = whoWaits(ranks, time);
+  const waits = who.map(({ blocked }) => blocked);
+  const waiting = who.map(({ rank }) => rank);
+  return { waiting, areAlike: areAlike(waits, time), areNamed: /[Rr]anks? \d/.test(title) };
 }
 
 const SLOWER = 1.1; // times the others' computing: less is no reason to come last
 
-/** { ranks, compute, others } of the ranks that come last, where it is because they compute longer: means, ns. */
-function slowerOf(run, computed) {
-  const ranks = lateRanks(run);
-  const meanOf = (which) => which.reduce((sum, [, compute]) => sum + compute, 0) / which.length;
-  const [compute, others] = [true, false].map((isLate) =>
-    meanOf([...computed].filter(([rank]) => ranks.includes(rank) === isLate)),
+const meanOf = (all, of) => all.reduce((sum, each) => sum + of(each), 0) / all.length;
+
+/** Means over some ranks and over the others, of { rank } and what `of` reads of each. */
+const meansOf = (all, ranks, of) =>
+  [true, false].map((isTheirs) =>
+    meanOf(
+      all.filter(({ rank }) => ranks.includes(rank) === isTheirs),
+      of,
+    ),
   );
+
+/** { ranks, compute, others } of the ranks that come last, where it is because they compute longer: means, ns. */
+function slowerOf(run, all) {
+  const ranks = lateRanks(run);
+  const [compute, others] = meansOf(all, ranks, ({ computed }) => computed);
   return compute >= SLOWER * others && others > 0 ? { ranks, compute, others } : undefined;
+}
+
+/** { rank, busy, others } of a rank that works while others wait: how long it computes or moves bytes, and they do. */
+function worksOf(run, all) {
+  const rank = workingRank(run);
+  if (rank === undefined) return undefined;
+  const [busy, others] = meansOf(all, [rank], (each) => each.busy);
+  return { rank, busy, others };
 }
 
 /** Parts of the time of all ranks; of real processes it is not recorded when they compute. */
@@ -116,41 +133,43 @@ const sharesOf = (sums, all, isKnown) => ({
   exposedShare: sums.exposed / sums.communication,
 });
 
+/** The numbers of one rank: of its times and calls, and how long it computes from the first edge to the last. */
+function rankOf(run, own, t0, t1, edges) {
+  const { rank, lanes } = own;
+  const { either: busy, ...times } = timesOf(run, own, t0, t1);
+  const computed = edges ? rowBusy(run, lanes[0], edges[0], edges.at(-1)) : times.compute;
+  return { rank, ...times, busy, computed, exposed: busy - times.compute, ...callsOf(run, lanes[1], t0, t1) };
+}
+
 /** The numbers of the interval [from, to). */
 export function numbers(shown, from, to) {
   const run = unsplit(shown);
   const [t0, t1] = measuredPart(run, from, to);
   // Where nothing was recorded, or all at one instant, there is no time to have a share of.
   const all = run.span ? Math.max(t1 - t0, 1e-9) * run.ranks.size : Number.NaN;
+  const edges = from <= 0 && to >= run.span ? stepEdges(run) : undefined;
   const names = ["busy", "blocked", "compute", "communication", "exposed", "sent", "messages", "payload", "calls"];
-  const sums = Object.fromEntries(names.map((name) => [name, 0]));
-  const [waits, exposures, computed, moved] = [[], [], new Map(), []];
-  for (const rank of run.ranks.values()) {
-    const { compute, communication, either, blocked } = timesOf(run, rank, t0, t1);
-    sums.compute += compute;
-    sums.communication += communication;
-    sums.busy += either;
-    sums.blocked += blocked;
-    waits.push([rank.rank, blocked]);
-    moved.push(communication);
-    exposures.push(either - compute);
-    computed.set(rank.rank, compute);
-    sums.exposed += either - compute;
-    for (const [name, value] of Object.entries(callsOf(run, rank.lanes[1], t0, t1))) sums[name] += value;
-  }
+  const sums = {};
+  const ranks = [...run.ranks.values()].map((rank) => rankOf(run, rank, t0, t1, edges));
+  for (const name of names) sums[name] = ranks.reduce((sum, rank) => sum + rank[name], 0);
   sums.exposed = seen(sums.exposed);
   sums.blocked = seen(sums.blocked);
+  const busiest = ranks.reduce((a, b) => (b.communication > a.communication ? b : a), ranks[0] ?? {});
   const isKnown = run.rows.some(({ lane }) => lane === COMPUTE);
+  const exposures = ranks.map(({ exposed }) => exposed);
   return {
     window: run.span && t1 - t0,
     numRanks: run.ranks.size,
     ...sums,
-    ...waiters(run, waits, t1 - t0),
+    ...waiters(run, ranks, t1 - t0),
     areExposedAlike: areAlike(exposures, t1 - t0),
-    busiest: Math.max(...moved),
-    steps: stepEnds(run).filter((end) => end > t0 && end <= t1).length,
+    busiest: busiest.communication,
+    beside: busiest.busy - busiest.communication, // what the busiest rank computes while nothing of it moves
+    edges,
     title: run.title ?? "",
-    slower: isKnown ? slowerOf(run, computed) : undefined,
+    inTime: run.in_time,
+    works: worksOf(run, ranks),
+    slower: isKnown ? slowerOf(run, ranks) : undefined,
     ...sharesOf(sums, all, isKnown),
     busbw: busBandwidth(run, t0, t1),
   };

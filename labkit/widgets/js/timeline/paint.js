@@ -4,7 +4,7 @@
 import { twinOf } from "./complete.js";
 import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
-import { lateRanks } from "./last_ranks.js";
+import { lateRanks, workingRank } from "./last_ranks.js";
 import { paintLate } from "./late.js";
 import { paintOther } from "./forward.js";
 import { paintEnlarged } from "./enlarged.js";
@@ -21,7 +21,7 @@ import { memoryColumns, rowBusy } from "./shares.js";
 import { paintSteps } from "./steps.js";
 import { bytesText, tickStep, timeText, unitOf } from "./words.js";
 
-const FONT = "11px system-ui, sans-serif";
+const FONT = "12px system-ui, sans-serif";
 const LATE_FONT = "700 12px system-ui, sans-serif";
 const HEAD_FONT = "700 13px system-ui, sans-serif";
 const END_FONT = "600 16px system-ui, sans-serif";
@@ -116,13 +116,16 @@ function paintAxis(context, state) {
   }
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
-  const isNamed = layout.rows.some(({ bar, row }) => holdsWords(bar) && !row.of);
+  const hasNames = layout.rows.some(({ bar, row }) => holdsWords(bar) && !row.of);
   if (state.few) context.fillText([...new Set(state.runs.map(({ source }) => source))].join(", "), width - 2, 8);
-  else if (isNamed && hasShares(state)) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
+  else if (hasNames && hasShares(state)) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
 }
 
-/** Whether it stands beside a row how busy it is: of two runs their lengths matter, with a late rank the waits. */
-const hasShares = ({ runs, overlay, few }) => !few && (overlay || (runs.length === 1 && !lateRanks(runs[0]).length));
+/** Whether a headline names who is waited for: then the waits matter, or the tiles say who is busy. */
+const isNamed = (run) => lateRanks(run).length > 0 || workingRank(run) >= 0;
+
+/** Whether it stands beside a row how busy it is: of two runs their lengths matter. */
+const hasShares = ({ runs, overlay, few }) => !few && (overlay || (runs.length === 1 && !isNamed(runs[0])));
 
 /** Names of runs, ranks and lanes, and how busy each row is. */
 function paintRowNames(context, state) {

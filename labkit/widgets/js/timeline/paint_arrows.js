@@ -1,5 +1,6 @@
-// Messages, as arrows from where they leave to where they arrive.
+// Messages, as arrows from where their last byte leaves to where it arrives.
 
+import { enlargedOf } from "./enlarged.js";
 import { shiftOf, windowOf, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 
@@ -61,10 +62,11 @@ export function paintMessage(context, state, number, f, thick) {
   const to = placesOf(state, number, target).at(-1); // a rank may have a row above and one below, as a ring goes on
   if (!from || !to) return;
   const isServed = run.labels[run.label[target]][1] === "rpc_serve";
-  const [leaves] = solidOf(run, source);
+  const [begins, over] = solidOf(run, source);
   const arrives = isServed ? run.start[target] : solidOf(run, target)[1];
+  const leaves = isServed ? begins : Math.max(begins, Math.min(over, arrives)); // its last byte
   const error = Math.max(...[from, to].map(({ row }) => run.errorOf(row.rank)));
-  const colour = colourOf(state.theme, leaves - arrives, error);
+  const colour = colourOf(state.theme, begins - arrives, error);
   state.marks.add(colour === state.theme.alarm ? "early" : "message");
   const isCalm = state.runs.length > 1 && thick === 1 && colour === state.theme.arrow; // of many, over two runs
   context.strokeStyle = isCalm ? state.theme.calm : colour;
@@ -84,7 +86,8 @@ export function paintArrows(context, state) {
     const ofFocus = focus?.run === number ? (run.flowsOf.get(focus.event) ?? []) : [];
     const isCrowded = inView.length > MOST || layout.bar < 8;
     if (number === 0) state.crowded = isCrowded;
-    for (const f of isCrowded ? ofFocus : inView) {
+    const isElsewhere = number > 0 && enlargedOf(state); // there they can be told apart
+    for (const f of isCrowded || isElsewhere ? ofFocus : inView) {
       paintMessage(context, state, number, f, ofFocus.includes(f) ? 2 : 1);
     }
   });

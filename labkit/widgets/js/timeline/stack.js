@@ -6,7 +6,6 @@ import { leftOut } from "./few.js";
 import { COMMUNICATION, COMPUTE, REGION } from "./kinds.js";
 import { lateRanks } from "./last_ranks.js";
 import { NAMED, PLAIN, TOP, hiddenRanks, holdsNames, ranksText, shownFor } from "./layout.js";
-import { neighboursOf } from "./neighbours.js";
 import { stripOf } from "./strips.js";
 
 function gapsOf(bar) {
@@ -21,10 +20,8 @@ const ROOM_OF_ARROWS = 9;
 /** Pixels of a row in which next to nothing is. */
 const BARE = 3;
 
-const APART = 3; // pixels more under a run's name
-
 /** Pixels of words under a row. */
-const TOLD = 14;
+const TOLD = 17;
 
 /** Pixels of the row that stands for a run. */
 const STRIP_BAR = 72;
@@ -55,22 +52,11 @@ export class Stack {
   }
 
   /** Words in place of the others that are alike, where several of these have rows, under the last of them. */
-  tellAlike({ alike = [], each = 1 }, rank, { before, after }) {
+  tellAlike({ alike = [], each = 1 }, rank) {
     const group = each > 1 && alike.find((ranks) => ranks[each - 1] === rank);
     if (!group || group.length <= each) return;
-    const others = group.slice(each).filter((other) => other !== before && other !== after);
-    if (!others.length) return;
-    this.gapsIn.push({ y: this.y - this.gaps.rank / 2, text: `▸ ranks ${ranksText(others)} alike` });
+    this.gapsIn.push({ y: this.y - this.gaps.rank / 2, text: `▸ ranks ${ranksText(group.slice(each))} alike` });
     this.y += NAMED;
-  }
-
-  /** The calls of a rank that is folded, beside the one that it exchanges messages with. */
-  neighbour(run, number, rank) {
-    const calls = run.ranks.get(rank)?.lanes[COMMUNICATION];
-    if (!calls) return;
-    this.y += this.rows.at(-1)?.run === number ? 0 : APART;
-    this.put(number, calls, this.bar, true);
-    this.y += this.gaps.rank;
   }
 
   head(text) {
@@ -114,9 +100,7 @@ export class Stack {
       shown = shown.filter((row) => !without.includes(row));
       this.without[number] = without.filter(({ lane }) => lane === COMPUTE).map(({ rank }) => rank);
     }
-    const around = (isFolded && neighboursOf(run)) || {};
     shown.forEach((row, k) => {
-      if (row.rank === around.first && shown[k - 1]?.rank !== row.rank) this.neighbour(run, number, around.before);
       const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
       this.put(number, row, isBare(row) ? BARE : this.bar, isFirst && !isBare(row));
       this.tell(row);
@@ -125,8 +109,7 @@ export class Stack {
       this.memory(run, row.rank, number, this.bar);
       this.y += this.gaps.rank;
       this.skip(row.rank, out);
-      if (row.rank === around.last) this.neighbour(run, number, around.after);
-      if (isFolded) this.tellAlike(run, row.rank, around);
+      if (isFolded) this.tellAlike(run, row.rank);
     });
   }
 

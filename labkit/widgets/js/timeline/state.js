@@ -29,6 +29,7 @@ export const emptyState = () => ({
   hatched: [], // of each category
   dotted: [],
   marks: new Set(), // names of what was drawn last: categories, and what lies over the bars
+  tight: false, // whether alike ranks of two runs are folded where there is room for all
   strips: false, // whether each of two runs is one row
   low: false, // whether rows have only the height that names need
   room: 640, // pixels that rows may take without being scrolled
@@ -49,10 +50,14 @@ export function addPath(run, packed) {
   run.path = packed && unpack(packed);
 }
 
-/** Whether the memory of some ranks changes and that of others does not, or less: then it is worth a row. */
+/** Whether some ranks' memory changes and that of others does not, or less: worth a row where no message crosses it. */
 export function holdsUnequally(run) {
   const most = [...run.held.values()].map((held) => held.most);
-  return most.length > 0 && (most.length < run.ranks.size || Math.max(...most) > 1.02 * Math.min(...most));
+  return (
+    most.length > 0 &&
+    !run.flow_from.length &&
+    (most.length < run.ranks.size || Math.max(...most) > 1.02 * Math.min(...most))
+  );
 }
 
 /** What a rank held over time, the most of it, and when that was. */

@@ -5,57 +5,61 @@ import { LEFT, RIGHT, TOP, xOf } from "./layout.js";
 import { widthOf } from "./paint_marks.js";
 
 const TOGETHER = 0.05; // of a step, within which all ranks end it
-const ROOM = 13; // pixels above the rows
+const ROOM = 16; // pixels above the rows
 const APART = 8; // pixels of a step, at least
 
 const known = new WeakMap(); // by run
 
-/** When the regions of a row called optimizer end. */
-function endsOf(run, { first, last }) {
-  const ends = [];
-  for (let i = first; i < last; i++) if (run.labels[run.label[i]][0] === "optimizer") ends.push(run.end[i]);
-  return ends;
+/** When the regions of a row called optimizer end, after when the first of its regions begins. */
+function edgesOf(run, { first, last }) {
+  const edges = [run.start[first]];
+  for (let i = first; i < last; i++) if (run.labels[run.label[i]][0] === "optimizer") edges.push(run.end[i]);
+  return edges;
 }
 
-/** When each rank's steps end, of those that have any. */
-function allEnds(run) {
+/** When each rank's first step begins and its steps end, of those that have any. */
+function edgesOfRanks(run) {
   if (!known.has(run)) {
-    const rows = run.rows.filter(({ lane }) => lane === REGION);
+    const rows = run.rows.filter(({ lane, first, last }) => lane === REGION && last > first);
     known.set(
       run,
-      rows.map((row) => endsOf(run, row)).filter((ends) => ends.length),
+      rows.map((row) => edgesOf(run, row)).filter((edges) => edges.length > 1),
     );
   }
   return known.get(run);
 }
 
-/** When the steps of the first rank that has any end. */
-export const stepEnds = (run) => allEnds(run)[0] ?? [];
-
-/** Whether a run has steps that begin and end on all ranks together. */
-function areTogether(run) {
-  const [one = [], ...others] = allEnds(run);
-  const isNear = (end, k, { [k - 1]: begin = 0 }) => Math.abs(end - one[k]) <= TOGETHER * (end - begin);
-  return one.length > 1 && others.every((ends) => ends.length === one.length && ends.every(isNear));
+/** When the first of them begins and each ends, where they begin and end on all ranks together; else undefined. */
+export function stepEdges(run) {
+  const [one = [], ...others] = edgesOfRanks(run);
+  const least = (TOGETHER * (one.at(-1) - one[0])) / (one.length - 1);
+  const isNear = (edge, k) => k === 0 || Math.abs(edge - one[k]) <= least;
+  const areTogether = others.every((edges) => edges.length === one.length && edges.every(isNear));
+  return one.length > 2 && areTogether ? one : undefined;
 }
 
 /** Pixels above the rows of a run for the names of its steps. */
-export const roomForSteps = ({ runs, few }) => (!few && areTogether(runs[0]) ? ROOM : 0);
+export const roomForSteps = ({ runs, few }) => (!few && stepEdges(runs[0]) ? ROOM : 0);
 
-/** Draw a line where a step ends and the next begins, and their names above the rows. */
+/** Draw a bracket over each step, with its name in it, and lines where it begins and ends. */
 export function paintSteps(context, state) {
   if (!state.layout.hasSteps) return;
   const { width, layout, theme } = state;
-  const ends = stepEnds(state.runs[0]);
-  context.textAlign = "left";
-  ends.forEach((end, k) => {
-    const [from, to] = [ends[k - 1] ?? 0, end].map((time) => xOf(state, time));
+  const edges = stepEdges(state.runs[0]).map((time) => Math.round(xOf(state, time)));
+  context.textAlign = "center";
+  edges.slice(1).forEach((to, k) => {
+    const from = edges[k];
     if (to - from < APART) return;
     context.fillStyle = theme.edge;
-    if (k + 1 < ends.length) context.fillRect(Math.round(to), TOP, 1, layout.height - TOP);
+    context.fillRect(from, TOP + 6, to - from, 1);
+    for (const x of [from, Math.min(to, width - RIGHT - 1)]) context.fillRect(x, TOP, 1, layout.height - TOP);
     const [left, right] = [Math.max(from, LEFT), Math.min(to, width - RIGHT)];
-    const words = [`step ${k + 1}`, `${k + 1}`].find((each) => widthOf(context, state, each) + 8 < right - left);
-    context.fillStyle = theme.quiet;
-    if (words) context.fillText(words, left + 4, TOP + 5);
+    const words = [`step ${k + 1}`, `${k + 1}`].find((each) => widthOf(context, state, each) + 16 < right - left);
+    if (!words) return;
+    const [x, half] = [(left + right) / 2, widthOf(context, state, words) / 2 + 5];
+    context.fillStyle = theme.paper;
+    context.fillRect(x - half, TOP, 2 * half, 13);
+    context.fillStyle = theme.ink;
+    context.fillText(words, x, TOP + 6);
   });
 }

@@ -146,7 +146,7 @@ export function toSvg(state) {
   const pen = new SvgPen();
   paint(pen, { ...state, ratio: 1, marks: new Set() }, shareRects);
   const { layout, width } = state;
-  const size = `width="${width}" height="${layout.height}" font-family="sans-serif" font-size="11"`;
+  const size = `width="${width}" height="${layout.height}" font-family="sans-serif" font-size="12"`;
   const title = `<title>${escapeXml(state.summary)}</title>`;
   return `<svg xmlns="http://www.w3.org/2000/svg" ${size}>${title}${definitions(state)}${pen.parts.join("")}</svg>`;
 }

@@ -5,9 +5,14 @@ import { ranksText } from "./layout.js";
 import { NOTED } from "./numbers.js";
 import { timeText } from "./words.js";
 
-/** A time in words; nothing has no unit. */
-const plainTime = (ns, none) => (ns ? timeText(ns) : none);
+/** Times in words; nothing beside something in its unit. */
+function timesText(times) {
+  const words = times.map((ns) => (ns === undefined ? "–" : timeText(ns)));
+  const [unit] = times.flatMap((ns, k) => (ns ? [words[k].split(" ")[1]] : []));
+  return words.map((each, k) => (times[k] === 0 && unit ? `0 ${unit}` : each)).join(" → ");
+}
 
+const MOSTLY = 0.9; // of what is left of a run: what is computing, where that is told
 const MOST = 0.5; // of a difference: what is more of it is a reason for it
 
 const percent = (share) => `${Math.round(100 * share)} %`;
@@ -24,14 +29,14 @@ const countOf = ({ waiting, numRanks }) => (waiting.length && waiting.length < n
 const PARTS = [
   [
     "waiting",
-    "a rank stands in a call or in wait() and nothing moves",
+    "stands in a call, and nothing moves",
     ({ blocked, blockedShare, calls, messages }) => (calls || messages || blockedShare ? blocked : undefined),
     countOf,
     ({ areAlike }) => areAlike,
   ],
   [
     "exposed communication",
-    "bytes move and a rank does not compute",
+    "bytes move, and nothing is computed",
     ({ exposed, communication, bubble, numRanks, window }) =>
       communication >= NOTED * window * numRanks && Number.isFinite(bubble) ? exposed : undefined,
     ({ numRanks }) => numRanks,
@@ -51,6 +56,10 @@ function whose(numbers, count, areAlike) {
   return `, ${areAlike ? "each" : "mean"} of ranks ${ranksText(waiting)}`;
 }
 
+/** Times in words; of one run with steps of one step. */
+const eachStep = ({ edges }, words, times, isPair) =>
+  edges && !isPair ? `${words(times.map((time) => time / (edges.length - 1)))} a step` : words(times);
+
 /** Label, title and value of a part of the time. */
 function partTile(numbers, isZoomed, [label, title, read, howMany, isAlike]) {
   const values = numbers.map(read);
@@ -60,23 +69,13 @@ function partTile(numbers, isZoomed, [label, title, read, howMany, isAlike]) {
   const isPair = numbers.length > 1;
   const alone = isPair && label === "waiting" ? loneWaiters(numbers) : 0;
   const counts = numbers.map((each) => (isPair ? alone || each.numRanks : howMany(each)));
-  const value = values
-    .map((time, k) => (time === undefined ? "–" : plainTime(time / counts[k], isPair ? "0" : "none")))
-    .join(" → ");
+  const means = values.map((time, k) => time && time / counts[k]);
+  const value = isPair || means[0] ? eachStep(one, timesText, means, isPair) : "none";
   const each = values[0] / counts[0];
   const isTold = !isPair && values[0];
   const share = isTold ? shareOf(each / one.window, one, isZoomed) : "";
-  const hasSteps = isTold && label === "waiting" && !isZoomed && one.steps > 1;
-  const aStep = hasSteps ? `${timeText(each / one.steps)} a step` : "";
   const who = whose(numbers, isPair ? alone : counts[0], isAlike(one));
-  const told = [share, aStep].filter(Boolean).join(", ");
-  return [
-    [
-      `${label}${isZoomed ? " in view" : ""}${who}${told && `: ${told}`}`,
-      `mean over the ranks: time in which ${title}`,
-      value,
-    ],
-  ];
+  return [[`${label}${isZoomed ? " in view" : ""}${who}${share && `: ${share}`}`, title, value]];
 }
 
 /** How many ranks of the one of two runs wait in which any do, where some do not and may be named; else 0. */
@@ -91,22 +90,62 @@ function explains([run, other], [before, after]) {
   return (after / other.numRanks - before / run.numRanks) * change > 0;
 }
 
-/** How long the busiest rank of each run moves bytes, where that makes most of the difference. */
+/**
+ * How long the busiest rank of each run moves bytes, where that makes most of the difference; and how long it computes
+ * while none of them move, where that is nearly all that is left of its run.
+ */
 function busiestTile(numbers) {
   const [run, other] = numbers;
   if (!other || (other.busiest - run.busiest) / (other.window - run.window) <= MOST) return [];
-  const value = numbers.map(({ busiest }) => timeText(busiest)).join(" → ");
-  return [["moving bytes, the busiest rank", "time in which bytes of one rank's calls move, at most", value]];
+  const isAll = numbers.every(({ busiest, beside, window }) => beside >= MOSTLY * (window - busiest));
+  const title = "of the busiest";
+  const tile = (label, of) => [label, title, timesText(numbers.map(of))];
+  const moving = tile("moving bytes, the busiest rank", ({ busiest }) => busiest);
+  return isAll ? [moving, tile("computing, the same rank", ({ beside }) => beside)] : [moving];
 }
 
+/** "rank 2", "ranks 1, 3". */
+const nameOf = (ranks) => `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)}`;
+
 /** Why some come last, where they compute longer than the others do. */
-function slowerTile([{ slower }, other]) {
-  if (other || !slower) return [];
-  const { ranks, compute, others } = slower;
-  const who = `${ranks.length > 1 ? "ranks" : "rank"} ${ranksText(ranks)}`;
-  const label = `computing: ${timeText(compute)}, the others ${timeText(others)}`;
+function slowerTile([one, other]) {
+  if (other || !one.slower) return [];
+  const { ranks, compute, others } = one.slower;
+  const label = `computing: ${eachStep(one, timesText, [compute])}, the others ${eachStep(one, timesText, [others])}`;
   const times = `${Number((compute / others).toPrecision(2))} times as long`;
-  return [[label, "mean time in which operators run", `${who}: ${times}`]];
+  return [[label.replace(" a step", ""), "mean time in which operators run", `${nameOf(ranks)}: ${times}`]];
+}
+
+/** How long a rank is busy that works while the others wait, and they: what its headline says, in times that add up. */
+function worksTiles([{ works }], isZoomed) {
+  const tile = (who, time) => [
+    `computing or moving bytes${isZoomed ? " in view" : ""}, ${who}`,
+    "busy",
+    timeText(time),
+  ];
+  return [tile(`rank ${works.rank}`, works.busy), tile("mean of the others", works.others)];
+}
+
+/** What a step takes longer because some come last, where it is known how long it would take if they did not. */
+function costTile([{ edges, inTime, slower }, other]) {
+  if (other || !edges || !inTime || !slower) return [];
+  const takes = (edges.at(-1) - edges[0]) / (edges.length - 1);
+  const title = "replayed without the delay";
+  return [
+    [`saved if ${nameOf(slower.ranks)} came in time: calls begin earlier`, title, `${timeText(takes - inTime)} a step`],
+  ];
+}
+
+/** How long ranks wait; of one that works while they do, how long it is busy. */
+const waitingTiles = (numbers, isZoomed, waiting) => (numbers[0].works ? worksTiles(numbers, isZoomed) : waiting);
+
+/** How long a step of one run is, where it has steps, and what there is beside them. */
+function lengthTile([{ edges, window }, other]) {
+  if (other || !edges) return undefined;
+  const count = edges.length - 1;
+  const before = edges[0] > NOTED * window ? `, ${timeText(edges[0])} before them` : "";
+  const label = `length: ${count} steps${before}, ${timeText(window)} in all`;
+  return [label, "mean", `${timeText((edges.at(-1) - edges[0]) / count)} a step`];
 }
 
 /** Label, title and value of each tile: of one run a value each, of two "797 µs → 225 µs". */
@@ -117,13 +156,13 @@ export function tilesOf(numbers, isZoomed, names = []) {
   const exposed = isOneBase ? all : []; // a share of all ranks beside one of some reads as a part of the same whole
   const length = numbers.map((each) => timeText(each.window)).join(" → ");
   const runs = numbers.length > 1 && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
-  const [{ steps, window }] = numbers;
-  const aStep = steps > 1 && !numbers[1] && !isZoomed ? `: ${steps} steps, ${timeText(window / steps)} a step` : "";
   return [
-    [`length${inView}${runs}${aStep}`, "time in view", length],
-    ...waiting,
+    lengthTile(numbers) ?? [`length${inView}${runs}`, "time in view", length],
+    ...(numbers.length > 1 ? [] : waitingTiles(numbers, isZoomed, waiting)),
     ...busiestTile(numbers),
+    ...(numbers.length > 1 ? waiting : []),
     ...slowerTile(numbers),
+    ...costTile(numbers),
     ...exposed,
   ];
 }

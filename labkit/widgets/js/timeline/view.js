@@ -108,7 +108,7 @@ export class TimelineView {
     state.runs = runs;
     [state.lit, this.over] = [new Set(), undefined]; // events have other numbers now
     [state.hatched, state.dotted] = [3, 4].map((at) => run.categories.map((category) => category[at]));
-    if (!before) state.memory = !other && holdsUnequally(run); // beside another run it takes the room of rows
+    if (!before) state.memory = !other && holdsUnequally(run); // of others messages cross it
     if (before !== runs.length) state.overlay = Boolean(other && run.overlay);
     this.writeWords(runs);
     if (!before && other) buildComparing(this, other);
