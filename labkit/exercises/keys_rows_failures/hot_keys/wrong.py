@@ -30,7 +30,11 @@ changed(
     "counts all at home", "hot keys loaded at home too", ("torch.where(hot, 0.0, reads + writes)", "reads + writes")
 )
 changed("reads alone", "writes left out", ("reads + writes)", "reads)"), (" + writes[hot].sum()", ""))
-changed("copies on the other servers", "copies on the other servers alone", ("reads[hot].sum() / num_servers", "reads[hot].sum() / (num_servers - 1)"))
+changed(
+    "copies on the other servers",
+    "copies on the other servers alone",
+    ("reads[hot].sum() / num_servers", "reads[hot].sum() / (num_servers - 1)"),
+)
 changed("hot by both", "hot by writes", ("reads.topk(num_hot)", "(reads + writes).topk(num_hot)"))
 changed("the least read", "the least read taken for hot", ("reads.topk(num_hot)", "reads.topk(num_hot, largest=False)"))
 changed(

@@ -73,15 +73,25 @@ changed(
     ("if (worker, number) not in self.applied:", "if False:"),
 )
 changed("hands on the backup's answer", "the backup's version", ("answer.value() and version", "answer.value()"))
-changed("the version when the backup answers", "the version of a later moment", ("answer.value() and version", "answer.value() and self.version"))
+changed(
+    "the version when the backup answers",
+    "the version of a later moment",
+    ("answer.value() and version", "answer.value() and self.version"),
+)
 changed(
     "counts what is repeated",
     "a repeated push counts a version",
     ("                self.version += 1\n            version", "            self.version += 1\n            version"),
 )
 changed("the backup first", "not the primary first", ("enumerate(replicas):", "reversed([*enumerate(replicas)]):"))
-changed("counts replicas from 1", "another number than the index", ("        return place\n", "        return place + 1\n"))
-changed("raises a ValueError", "no error when nobody answers", ('    raise RuntimeError(f"gradient', '    raise ValueError(f"gradient'))
+changed(
+    "counts replicas from 1", "another number than the index", ("        return place\n", "        return place + 1\n")
+)
+changed(
+    "raises a ValueError",
+    "no error when nobody answers",
+    ('    raise RuntimeError(f"gradient', '    raise ValueError(f"gradient'),
+)
 changed(
     "catches the answer alone",
     "stops at the first replica",

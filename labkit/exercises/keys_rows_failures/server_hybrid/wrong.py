@@ -71,7 +71,9 @@ changed(
 )
 changed("no step", "no layer has moved", ("    optimizer.step()\n", ""))
 changed(
-    "reduces the rows' gradients", "the rows' gradients reduced", ("    push(keys", "    dist.all_reduce(rows.grad, group=group)\n    push(keys")
+    "reduces the rows' gradients",
+    "the rows' gradients reduced",
+    ("    push(keys", "    dist.all_reduce(rows.grad, group=group)\n    push(keys"),
 )
 changed(
     "averages the rows' gradients, and scales them",

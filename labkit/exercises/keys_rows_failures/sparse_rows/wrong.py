@@ -60,7 +60,11 @@ changed(
     ("pull(wanted[home == number])", "pull(wanted)"),
     ("rows[home == number] = answer", "rows[home == number] = answer[home == number]"),
 )
-changed("servers by the key's remainder", "asks everybody for everything", ("home = place(wanted)", "home = wanted % len(servers)"))
+changed(
+    "servers by the key's remainder",
+    "asks everybody for everything",
+    ("home = place(wanted)", "home = wanted % len(servers)"),
+)
 changed(
     "pushes the mean",
     "the mean of a key's gradients",
