@@ -76,7 +76,8 @@ def _with_pictures(app: Sphinx, error: Exception | None) -> None:
         lesson_pages.write_timelines(Path(app.outdir) / "made")
         lesson_pages.write_notebooks(Path(app.outdir) / "made" / "notebooks")
         gpu_pages.write(Path(app.outdir) / "made" / "gpu")
-        write_played(HERE.parent, Path(app.outdir) / "made" / "played")
+        # A class's site (labkit release) is built with the tag: its questions are worth points.
+        write_played(HERE.parent, Path(app.outdir) / "made" / "played", judged=not app.tags.has("class"))
 
 
 def _with_preview(

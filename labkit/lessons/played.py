@@ -57,18 +57,20 @@ class Block:
     runs: str = ""
 
 
-def played_page(source: Path) -> str:
+def played_page(source: Path, *, judged: bool = True) -> str:
     """Return a lesson's page: one file, which opens without a server or a network.
 
     Args:
         source: The lesson's source, beside its executed notebook.
+        judged: Whether answers to its questions are judged, for which the page holds their keys. Not for a class that
+            gets points for them.
 
     Raises:
         LessonError: If the lesson was not executed, or its page has more than a megabyte.
     """
     lesson = load(source)
     shown = shown_notebook(lesson, source.with_suffix(".ipynb"))
-    blocks = list(_blocks(lesson, {cell.id: cell for cell in shown.cells}))
+    blocks = list(_blocks(lesson, {cell.id: cell for cell in shown.cells}, judged))
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -86,18 +88,18 @@ def played_page(source: Path) -> str:
     return page
 
 
-def write_played(course: Path, folder: Path) -> list[Path]:
-    """Write the page of each lesson that has one, and return their paths."""
+def write_played(course: Path, folder: Path, *, judged: bool = True) -> list[Path]:
+    """Write the page of each lesson that has one, and return their paths; `judged` as `played_page` has it."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for number in LESSONS:
         (source,) = (course / "solutions").glob(f"{number}_*.py")
         written.append(folder / f"{source.stem}.html")
-        written[-1].write_text(played_page(source), encoding="utf-8")
+        written[-1].write_text(played_page(source, judged=judged), encoding="utf-8")
     return written
 
 
-def _blocks(lesson: Lesson, shown: dict[str, Any]) -> Iterator[Block]:
+def _blocks(lesson: Lesson, shown: dict[str, Any], judged: bool) -> Iterator[Block]:
     """Yield the pieces of the lesson's core."""
     for cell in lesson.cells:
         if cell.kind == "markdown":
@@ -108,7 +110,7 @@ def _blocks(lesson: Lesson, shown: dict[str, Any]) -> Iterator[Block]:
         elif cell.role == "predict":
             yield Block("guess", name=predicted_name(cell.source))
         elif cell.role in ("find", "why"):
-            yield _question(cell)
+            yield _question(cell, judged)
         elif cell.is_code_exercise:
             yield _task(lesson, cell)
         elif cell.role not in ("check", "solution", "slide-only", "parameters"):
@@ -129,10 +131,13 @@ def _task(lesson: Lesson, cell: Cell) -> Block:
     return Block("task", Markup(as_html(words)))
 
 
-def _question(cell: Cell) -> Block:
+def _question(cell: Cell, judged: bool) -> Block:
     assert cell.exercise is not None
     (folder,) = (path for place in import_module(LABKIT).__path__ for path in Path(place).glob(f"*/{cell.exercise}"))
-    question, key = read_question(folder / QUESTION), read_key(folder / KEY)
+    question = read_question(folder / QUESTION)
+    if not judged:
+        return Block("task", Markup(as_html(f"{question.asks}\n\nYou answer this in the notebook.")))
+    key = read_key(folder / KEY)
     fields = {
         name: {"asks": each.asks, "choices": list(each.choices), "unit": each.unit}
         for name, each in question.fields.items()

@@ -41,6 +41,17 @@ def test_it_asks_every_guess_and_question_of_the_core_and_knows_what_came_out(ma
     assert [each["answers"] for each in asked] == [dict(read_key(path).answers) for path in keys]
 
 
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_a_class_whose_answers_count_gets_the_questions_and_no_key(source: Path) -> None:
+    page = played_page(source, judged=False)
+    asked = [cell for cell in load(source).cells if cell.role in ("find", "why")]
+    core = [cell for cell in asked if cell.source in source.read_text(encoding="utf-8").partition("# ## Bonus")[0]]
+    assert page.count("You answer this in the notebook.") == len(core)
+    assert "question-" not in re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+    keys = [next((ROOT / "labkit" / "exercises").glob(f"*/{cell.exercise}/key.json")) for cell in core]
+    assert not [path.parent.name for path in keys if read_key(path).reason in page]
+
+
 def test_no_line_of_an_answer_is_in_it(made: tuple[Path, str]) -> None:
     source, page = made
     cells = load(source).cells

@@ -78,7 +78,7 @@ def _write_site(lessons: Sequence[str], seen: Path, folder: Path) -> None:
         (Path(temporary) / "solutions").symlink_to(seen / "solutions", target_is_directory=True)
         others = [path.stem for path in (REPOSITORY / "solutions").glob("[0-9][0-9]_*.py") if path.stem not in lessons]
         left_out = ",".join([*_INSTRUCTORS, *(f"made/lessons/{name}.ipynb" for name in others)])
-        command = python("-m", "sphinx", "-Q", "-b", "html", "-D", f"exclude_patterns={left_out}")
+        command = python("-m", "sphinx", "-Q", "-b", "html", "-t", "class", "-D", f"exclude_patterns={left_out}")
         environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
         made = Path(temporary) / "out" / "html"
         done = subprocess.run([*command, str(docs), str(made)], capture_output=True, text=True, env=environment)
