@@ -14,19 +14,18 @@
 # # 00 Start here
 #
 # A team trains on one GPU. They rent seven more, hope for eight times the speed, and get about three. So they profile
-# the run. On seven of the eight GPUs, one call takes more than half of the time: `all_reduce`, which adds up the
-# gradients of all GPUs. The team wants a faster network. **If the network took no time at all, how much shorter would
-# the run be?**
+# the run: seven of the eight GPUs spend more than half of the time communicating. The team wants a faster network. **If
+# the network took no time at all, how much shorter would the run be?**
 #
-# After the imports you see a recording of that run. At the end of this lesson you can read it. Before that, you run one
-# function on many processes, read a simpler picture, and make a run fail.
+# After the imports you see a recording of that run. At the end you can read it. First you run one function on many
+# processes, read a simpler picture, and make a run fail.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** Python, and to know what a PyTorch tensor is. No GPU.
 
 # %% [markdown] tags=["slide-only"]
 # # 00 Start here
 #
-# Eight GPUs, and only three times as fast. Seven of them are in `all_reduce` for more than half of the time.
+# Eight GPUs, and only three times as fast. Seven of them communicate for more than half of the time.
 #
 # **Would a faster network help?** Who is waiting?
 #
@@ -47,7 +46,8 @@ from labkit.timeline import Message
 labkit.recorded("who_waits")
 
 # %% [markdown]
-# You cannot read this picture yet. **Guess anyway: by how many percent?** Write it down for section 6.
+# You cannot read this picture yet. **Guess anyway: with an infinitely fast network, by how many percent would the run
+# be shorter?** Write it down for section 6.
 
 # %% [markdown]
 # **How a lesson goes.** Run the cells from top to bottom with Shift+Enter. Some cells ask you for something:
@@ -173,10 +173,10 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 # communication. Here all eight ranks do the same at the same time, so they share their rows ("8 alike").
 #
 # 100 MB at 450 GB/s would take 0.22 ms. Why does the all_reduce take twice that? The switch between these GPUs does the
-# adding (NVLink SHARP). Each GPU sends its whole tensor and gets one eighth of the sum. Then it sends that eighth, and
-# gets all eight. So each link carries 9/8 of the tensor in each direction. Headers and the switch's protocol leave
-# about 309 of the 450 GB/s for data: 112.5 MB take 0.36 ms. The rest is for starting the call and filling the switch's
-# buffers.
+# adding (NVLink SHARP). First each GPU sends the switch its whole tensor, and gets back one eighth of the sum. Then it
+# sends that eighth, and gets back the whole sum. So each link carries 9/8 of the tensor in each direction. Headers and
+# the switch's protocol leave about 309 of the 450 GB/s for data: 112.5 MB take 0.36 ms. The rest is for starting the
+# call and filling the switch's buffers.
 #
 # The number is the same every time: it follows from a model of the hardware. `labkit.local(2, device="cpu")` would
 # measure this machine.
@@ -273,8 +273,8 @@ for message in posted.timeline.messages()[:3] + labkit.run(one_arrives, on=labki
     print(message)
 
 # %% [markdown]
-# Which field is `None` in three lines, and a number in the last? The number says which of the receiver's calls took the
-# message; the first is 0.
+# Which field is `None` in three lines, and a number in the last? The number is the receive's position, from 0, among
+# all communication calls of the receiver.
 #
 # ### Exercise [[never_heard]]
 #
@@ -306,11 +306,11 @@ print("never heard:", never_heard(posted.timeline.messages()))
 print(posted.timeline.problems[0].text)
 
 # %% [markdown]
-# No message arrived, because `serve` never ran: the thread was made, and **never started**.
-# `self.thread.start()` is missing. Add it at the end of `__init__`, and the weight is still 0.0: `state` does not wait
-# for the thread. Let `state` begin with `self.thread.join()`, and you get -1.2. One bug is left: the workers never wait
-# for their `isend`. On real processes, a worker may end before its gradient has left, and the server never gets it. (In
-# lesson 06 you write one that works; the bonus has two more bugs of this post.)
+# No message arrived, because `serve` never ran: the thread was made, and **never started**. `self.thread.start()` is
+# missing. Add it at the end of `__init__`, and the weight is still 0.0: `state` does not wait for the thread. Let
+# `state` begin with `self.thread.join()`, and you get -1.2. One bug is left in this code: the workers never wait for
+# their `isend`. On real processes, a worker may end before its gradient has left. (In lesson 06 you write a server that
+# works. The bonus shows bugs in other parts of the post.)
 
 # %% [markdown] tags=["slide-only"]
 # ## No error, and nothing happened
@@ -335,23 +335,23 @@ labkit.recorded("who_waits")
 #
 # *6 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
 #
-# **Who is waiting, and for whom?** In every step the same rank is late, and the others wait for it. Find that rank, the
-# call in which the others wait (`"all_reduce"`, `"forward and backward"` or `"load batch"`), and the reason why it is
-# late (`"computes for longer"`, `"has a slow link"`, `"loads its data late"` or `"sends more bytes"`). Hover over a bar
-# to see what it is.
+# **Who is waiting, and for whom?** In every step the same rank is late, and the others wait for it. Find that rank,
+# where the others wait (in `"all_reduce"`, `"forward and backward"` or `"load batch"`), and why it is late (it
+# `"computes for longer"`, `"has a slow link"`, `"loads its data late"` or `"sends more bytes"`). Hover over a bar to
+# see what it is.
 
 # %% tags=["find"] exercise="who_waits" title="Who is waiting?" points=6 difficulty=2 importance=4 minutes=4
 labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data late")
 
 # %% [markdown]
-# **So would a faster network help?** Data moves for **less than 3 %** of this run: a network that takes no time at all
-# would save no more. In section 3, 100 MB took less than half a millisecond. Here 96 MB keep seven ranks in all_reduce
-# for more than 8 ms, because they come early and wait there. The late rank's all_reduce takes less than a twentieth of
-# that: it looks best, and it is the one to mend. **A profile shows where time passes, not who causes it.**
+# **So would a faster network help?** Data moves for **less than 3 %** of this run. A network that takes no time saves
+# only that. In section 3, 100 MB took less than half a millisecond. Here 96 MB keep seven ranks in all_reduce for more
+# than 8 ms, because they come early and wait there. The late rank spends less than a twentieth of that in all_reduce.
+# Its profile looks best, and it is the rank to fix. **A profile shows where time passes, not who causes it.**
 #
-# Now let no rank be worse than another. Normally every rank needs 6.1 ms for a step, as the seven do here: 5.7 ms until
-# it calls all_reduce, and 0.4 ms for the call. But in one step of a hundred, at random, its batch comes 10 ms late.
-# On average that makes 6.2 ms for each rank. **How many ms does a step take with 64 ranks?**
+# In another run, no rank is worse than another. Without waiting, every rank needs 6.1 ms for a step: 5.7 ms until it
+# calls all_reduce (like the seven here), and 0.4 ms for the call. But in one step of a hundred, at random, its batch
+# comes 10 ms late. On average that makes 6.2 ms for each rank. **How many ms does a step take with 64 ranks?**
 
 # %% tags=["predict"]
 labkit.predict("step_of_64_ms", 6.5, unit="ms")
@@ -373,9 +373,9 @@ labkit.reveal("step_of_64_ms", means[64][0], table)
 # A step lasts as long as its *slowest* rank needs. With 64 ranks, somebody is late in 47 % of all steps (1 - 0.99^64),
 # and the others wait. With 1024, somebody is late in nearly every step.
 #
-# Now profile any rank you like. Its late batches cost 0.1 ms a step. Its all_reduce takes 5.1 ms instead of 0.4. Every
-# profile says that the network is slow, and the network is fine. What helps is to load ahead: a rank with two batches
-# in stock has work for 12 ms, and does not notice a batch that comes 10 ms late.
+# Now profile any one of the 64 ranks. Its own late batches cost it 0.1 ms a step. Its all_reduce takes 5.1 ms instead
+# of 0.4. Every profile says that the network is slow, and the network is fine. What helps is to load ahead: a rank with
+# two batches in stock has work for 12 ms, and does not notice that one comes 10 ms late.
 
 # %% [markdown] tags=["slide-only"]
 # ## Who is waiting?

@@ -16,8 +16,8 @@
 # One A100 takes 101 ms for a training step. With the class you build here, three of them take 61 ms, and eight
 # take 98 ms. **Why are three GPUs faster than eight?**
 #
-# PyTorch has this class, `nn.DataParallel`, and advises against it. Why build it? It is data parallelism with nothing
-# in the way: one process, no network. Its two limits explain the next design.
+# PyTorch has this class, `nn.DataParallel`, and advises against it. Why build it? It is data parallelism at its
+# simplest: one process, no network. Its two limits explain what replaced it.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `nn.Module`, `backward()`, and lesson 00; no GPU.
 # `[torch.device("cpu")] * 4` stands in for four GPUs.
@@ -30,15 +30,15 @@
 #
 # Build what you should not use, and see why three GPUs are faster than eight
 #
-# <!-- notes: nn.DataParallel is data parallelism with nothing in the way: one process, no network. Whoever has seen where
+# <!-- notes: nn.DataParallel is data parallelism at its simplest: one process, no network. Whoever has seen where
 # it stops understands why DistributedDataParallel looks the way it does. -->
 
 # %% [markdown] tags=["slide-only"]
 # ## Why learn what you should not use?
 #
-# * data parallelism with **nothing in the way**: one process, no network
+# * data parallelism **at its simplest**: one process, no network
 # * later lessons reuse its ideas
-# * its two limits are the reason for **everything that follows**
+# * its two limits explain **what replaced it**
 #
 # <!-- notes: PyTorch's own documentation advises against nn.DataParallel. Two timelines will show why. -->
 
@@ -142,11 +142,10 @@ print("gradient of the original:", weight.grad.tolist())
 # the module, but where it meets an object whose `id` is in the dict, the copy gets the stand-in.
 #
 # **Buffers** need a decision. They are tensors that no optimizer touches, such as BatchNorm's running mean, which
-# forward writes. Each of four replicas writes its own running mean, and only one can be kept: by convention, replica
-# 0's.
+# forward writes. Each replica writes its own, and only one can be kept: by convention, replica 0's.
 #
-# A trap: `tensor.to(device)` returns *the same tensor* if it is on that device already; `tensor.to(device, copy=True)`
-# never does.
+# A trap: `tensor.to(device)` returns *the same tensor* if it is on that device; `tensor.to(device, copy=True)` never
+# does.
 #
 # ### Exercise [[replicate]]
 #
@@ -203,11 +202,12 @@ labkit.check("replicate", replicate)
 
 
 # %% tags=["exercise"] exercise="parallel_apply" points=35 difficulty=3 importance=5 minutes=8 title="Apply, in parallel" provides=["parallel_apply"]
-def parallel_apply(replicas: list[nn.Module], inputs: list[dict[str, Any]]) -> list[Any]:
+def parallel_apply(replicas: list[Any], inputs: list[dict[str, Any]]) -> list[Any]:
     """Return the results of replicas[i](**inputs[i]), in order of i; all run at the same time, in threads.
 
-    There is at least one replica. `torch.is_grad_enabled()` is the same in the threads as in the caller's thread. (No
-    other mode of the caller's thread, such as autocast, needs to reach them.)
+    There is at least one replica. Each is a module or, in section 6, a plain function. `torch.is_grad_enabled()` is the
+    same in the threads as in the caller's thread. (No other mode of the caller's thread, such as autocast, needs to
+    reach them.)
 
     Raises:
         Exception: The same exception object that a replica raised, after all threads have finished. If several failed,
@@ -216,7 +216,7 @@ def parallel_apply(replicas: list[nn.Module], inputs: list[dict[str, Any]]) -> l
     # BEGIN SOLUTION parallel_apply
     with_gradients = torch.is_grad_enabled()
 
-    def call(replica: nn.Module, batch: dict[str, Any]) -> Any:
+    def call(replica: Any, batch: dict[str, Any]) -> Any:
         with torch.set_grad_enabled(with_gradients):
             return replica(**batch)
 
@@ -289,8 +289,8 @@ for kind in (MiniDataParallel, MadeOnce):
         print(f"{kind.__name__:17} step {step}: loss {loss.item():.3f}")
 
 # %% [markdown]
-# At step 0 the losses are equal. Then the optimizer updates the original's weights, and replicas 1 to 3 still compute
-# with the old ones. (If your replica 0 is the original module, it alone computes with the new weights.)
+# At step 0 the losses are equal. Then the optimizer updates the original's weights, but the clones keep the old ones.
+# Only a replica 0 with the original's own parameters uses the new ones.
 
 # %% [markdown] tags=["slide-only"]
 # ## Right, to 14 decimals
@@ -307,10 +307,10 @@ for kind in (MiniDataParallel, MadeOnce):
 # ## 6 What threads cannot do
 #
 # Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs Python code at a
-# time. (Free-threaded builds of Python have none.) Take the worst case: a hundred layers of plain Python. Each layer
-# becomes a bar in its thread's *compute* row. With one thread, a layer takes a ms or two. With two threads, it has half
-# of the samples, and takes half as long unless it waits. If it took more than 3 ms, it most likely waited for the lock,
-# and its bar is in the *host* row.
+# time. (Free-threaded Python has none.) Take the worst case: a hundred layers of plain Python. With one thread, a layer
+# takes a ms or two. With two threads, each has half of the samples, and a layer takes half as long unless its thread
+# waits. A layer of more than 3 ms most likely waited for the lock: its bar is in the *host* row, the others' in the
+# *compute* row.
 
 
 # %% tags=["given"]
@@ -354,8 +354,8 @@ print("five trials:", *(f"{ratio:.2f}" for ratio in ratios))
 # finishes a few layers, and the other is stuck in one.
 #
 # **[[long_operators]].** Now take two long matrix products. Each keeps one core busy, and two cores are free. One
-# thread computes both, one after the other; two threads compute one each. Are two threads `"no faster"` than one,
-# `"twice as fast"` or `"four times"`?
+# thread computes both in turn; two threads compute one each. Are two threads `"no faster"` than one, `"twice as fast"`
+# or `"four times"`?
 
 # %% tags=["why"] exercise="long_operators" title="Long operators"
 labkit.answer("long_operators", "twice as fast")
@@ -389,8 +389,8 @@ labkit.answer("long_operators", "twice as fast")
 # %% [markdown]
 # ## 7 Eight devices, no faster than one
 #
-# This is one step on eight A100s, recorded on the virtual cluster: eight layers of 2048 x 2048 (134 MB), 8192 samples,
-# one PCIe port for each. Rank *i* plays device *i*.
+# This is one step on eight A100s, recorded on the virtual cluster: eight layers of 2048 x 2048 (134 MB), 8192 samples.
+# Each GPU has one PCIe port. Rank *i* plays device *i*.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("hot_spot")
@@ -399,16 +399,16 @@ labkit.recorded("hot_spot")
 # ### Exercise [[hot_spot]]
 #
 # Hover over bars and follow arrows. `rank`: whom do the others wait for? `starts_ms`: each row's first `compute` bar is
-# its forward pass. At how many ms does the last of them begin? `cause`: `"slow device"`, `"uneven pieces"`, `"lock"` or
-# `"one port"`?
+# its forward pass. When does the last of them begin, in ms (within 6 %)? `cause`: `"slow device"`, `"uneven pieces"`,
+# `"lock"` or `"one port"`?
 
 # %% tags=["find"] exercise="hot_spot" points=0 minutes=4 title="Who is waiting?"
 labkit.answer("hot_spot", rank=0, starts_ms=42, cause="one port")
 
 # %% [markdown]
 # That staircase is limit number two. Seven models go out and seven models' gradients come back (1.88 GB), besides
-# inputs, outputs and their gradients (0.18 GB). One after another, these 2.06 GB take about 86 ms at 24 GB/s. Each
-# device computes for 12.6 ms.
+# inputs, outputs and the outputs' gradients (0.18 GB). One after another, these 2.06 GB take about 86 ms at 24 GB/s.
+# Each device computes for 12.6 ms.
 #
 # **Why are three faster than eight?** Each further device costs at least 11 ms: its model goes out, and its gradients
 # come back. The second device saves 50 ms of computing, the third 17, the fourth only 8.
@@ -433,9 +433,9 @@ run = labkit.run(all_reduce_step, on=labkit.virtual(8, gpu="a100", link="pcie4")
 labkit.reveal("all_reduce_step_ms", run.timeline.makespan_ns / 1e6, run.timeline)
 
 # %% [markdown]
-# Only gradients are sent, through all ports at the same time: each sends and receives 7/4 of the 134 MB. That takes
-# 9.8 ms instead of 86. Computing takes 12.6 ms. The last millisecond goes into starting sixteen all-reduces, one for
-# each weight and bias.
+# Only gradients are sent, through all ports at the same time and in both directions at once: each port sends and
+# receives 7/4 of the 134 MB. That takes 9.8 ms instead of 86. Computing takes 12.6 ms. The last millisecond goes into
+# starting sixteen all-reduces, one for each weight and bias.
 
 # %% [markdown] tags=["slide-only"]
 # ## Limit 2: everything passes device 0
@@ -452,8 +452,9 @@ labkit.reveal("all_reduce_step_ms", run.timeline.makespan_ns / 1e6, run.timeline
 # ## 8 What to remember
 #
 # * Threads share one interpreter. So use one process for each GPU.
-# * Device 0's port carries 2(N-1) models: its load grows with every device you add. In the all-reduce, 7/4 is
-#   2(N-1)/N (lesson 02 shows why): however many devices there are, no port carries twice the gradients.
+# * Device 0's port sends N-1 models and receives as many models' gradients: 7 each way with eight devices, more with
+#   each you add. In the all-reduce each port sends and receives 2(N-1)/N times the gradients (see lesson 02): 7/4 each
+#   way, always below 2.
 #
 # **The next question.** Eight devices each hold 134 MB of gradients, and each needs the sum. How do you share the bytes
 # fairly among the ports?
@@ -492,8 +493,9 @@ class Move:
 #
 # *8 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
 #
-# The loss is computed on device 0. `backward()` reverses both ways: gradients of outputs go from device 0 to the device
-# that computed the output, and gradients of each copy of the model go to device 0. Inputs need no gradient.
+# The loss is computed on device 0. `backward()` sends gradients the opposite way: an output's gradient goes from device
+# 0 to the device that computed the output, and the gradients of each copy of the model go to device 0. Inputs need no
+# gradient.
 
 
 # %% tags=["exercise"] exercise="step_plan" points=8 difficulty=2 importance=3 minutes=8 title="A step as a plan" provides=["step_plan"] bonus=true
@@ -545,12 +547,11 @@ for n in (1, 2, 3, 4, 8):
 # ## Bonus: Unequal devices
 #
 # GPUs can differ in speed: one is older, shared with another job, or throttled by heat. With equal pieces, all wait for
-# the slowest. Uneven pieces fix that, but they have a trap of their own.
+# the slowest. Uneven pieces fix that. But once pieces differ, even by one sample, there is a trap.
 #
 # **[[lone_sample]].** Suppose each replica returns the *mean* loss of its piece, and you take `losses.mean()`. Nine
 # samples on eight devices: two samples share a device, and seven have a device each. In that mean, not all samples have
-# the same weight. Divide the weight of a sample that is alone on its device by the weight of a sample that shares its
-# device.
+# the same weight. A sample alone on its device has how many times the weight of a sample that shares one?
 
 # %% tags=["why"] exercise="lone_sample" title="A sample alone" bonus=true
 labkit.answer("lone_sample", 2)

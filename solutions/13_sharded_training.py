@@ -13,13 +13,13 @@
 # %% [markdown]
 # # 13 Sharded training
 #
-# A model of 7 billion parameters is a file of 14 GB. You have eight GPUs of 24 GB, so it fits. You start training,
-# and the first step ends with *out of memory*. Where did the memory go, and why does each of your eight GPUs hold the
-# same things? **How many such GPUs would be enough?**
+# A model of 7 billion parameters is a file of 14 GB. You have eight GPUs of 24 GB, so it fits. You start training, and
+# the first step ends with *out of memory*. Where did the memory go, and why does each of your eight GPUs hold the same
+# things?
 #
-# You build **ZeRO**, in three stages. Stages 1 and 2 are the core of this lesson, and answer the question. Stage 3,
-# which PyTorch calls FSDP, is the bonus, and makes do with your eight. Core and bonus each train the course's GPT: your
-# version and torch's reach the same loss.
+# You build **ZeRO**, in three stages. **How many such GPUs would be enough with stage 2?** Stages 1 and 2 are the core
+# of this lesson, and answer that. Stage 3, which PyTorch calls FSDP, is the bonus: with it your eight are enough. Core
+# and bonus each train the course's GPT: your version and torch's reach the same loss.
 #
 # **Time:** [[minutes]] minutes, and a bonus that takes longer. **You need** lesson 02 (what all-reduce is made of)
 # and autograd hooks, which lesson 04 uses; no GPU.
@@ -30,7 +30,7 @@
 # %% [markdown] tags=["slide-only"]
 # # 13 Sharded training
 #
-# A 14 GB model, eight GPUs of 24 GB, out of memory. Why? And how many would be enough?
+# A 14 GB model, eight GPUs of 24 GB, out of memory. Why? And how many would be enough with ZeRO-2?
 #
 # <!-- notes: ZeRO 1 and 2, built one after the other. ZeRO-3, which is FSDP, is the bonus. -->
 
@@ -76,8 +76,8 @@ REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sca
 # is the limit. Under data parallelism (DDP, lesson 04) each of your eight GPUs would hold all 112 GB of Llama 2 7B:
 # the same numbers, eight times.
 #
-# ZeRO (Rajbhandari and others, 2020) keeps one copy instead of N, cut into N **shards**, one for each rank. Its three
-# stages shard more and more of the 16 bytes:
+# ZeRO (Rajbhandari and others, 2020) does not keep N copies. It cuts one copy into N **shards**, one for each rank.
+# Each stage does so with more of the 16 bytes:
 #
 # * **ZeRO-1** shards what the optimizer keeps: 12 of the 16 bytes.
 # * **ZeRO-2** also shards the gradients.
@@ -107,8 +107,8 @@ labkit.answer("most_saved", 1)
 labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 
 # %% [markdown]
-# The figure begins with DDP; the buttons choose a stage. Between two steps there are no gradients. The figure starts
-# at such a moment, so its bars show 14 of the 16 bytes. The caption counts all 16.
+# The figure begins with DDP; the buttons choose a stage. It starts between two steps, when there are no gradients, so
+# its bars show 14 bytes a parameter. The caption counts the gradients, too: 16 bytes.
 
 # %% [markdown] tags=["slide-only"]
 # ## Every number once
@@ -214,7 +214,7 @@ def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], No
 def start_scatter(tensors: list[Tensor]) -> Callable[[], list[Tensor]]:
     """Begin to average tensors over the ranks; return a function that waits and returns this rank's shard of each mean.
 
-    Use one collective. All tensors have the same dtype, and no sum overflows in it.
+    Use one collective. You may rely on this: all tensors have the same dtype, and no sum over the ranks overflows in it.
     """
     # BEGIN SOLUTION flat_shards
     rows = torch.cat([rows_of(tensor) for tensor in tensors], 1)
@@ -354,8 +354,8 @@ class ScatteringOptimizer(ShardedOptimizer):
     * A gradient's reduce-scatter starts as soon as the gradient is complete; backward does not wait for it to finish.
     * A rank gets its own shard of each mean gradient, and no more.
     * After backward, no parameter has a grad.
-    * You may rely on this: on every rank, a step completes each trained parameter's gradient exactly once, and
-      zero_grad is called before forward.
+    * You may rely on this: on every rank, there is one backward before each step, and it completes each trained
+      parameter's gradient exactly once. Before each forward, zero_grad is called.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -382,8 +382,8 @@ labkit.check("scattered_gradients", ScatteringOptimizer)
 # %% [markdown]
 # ## 5 What each stage costs
 #
-# Now run all three on the virtual cluster: a GPT of 4.7 million parameters on eight H100s, one PCIe port each. ZeRO-1
-# behind DDP sends 1.5 times DDP's bytes. **What is its step time divided by DDP's?**
+# Now run DDP, ZeRO-1 and ZeRO-2 on the virtual cluster: a GPT of 4.7 million parameters on eight H100s, one PCIe port
+# each. ZeRO-1 behind DDP sends 1.5 times DDP's bytes. **What is its step time divided by DDP's?**
 
 
 # %% tags=["given"]
@@ -414,23 +414,23 @@ steps = {name: run.timeline.makespan_ns for name, run in runs.items()}
 labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 
 # %% [markdown]
-# DDP's two steps take 5.0 ms of computing and 2.1 ms of communication that nothing hides. ZeRO-1 takes 2.7 ms longer:
-# 0.8 ms for its extra bytes, and 1.9 ms for *copying*. It cuts 76 tensors into shards and puts them together again,
-# with separate kernels for each. ZeRO-2 sends as many bytes as DDP and is still slower. Of its communication, 2.3 ms
-# are not hidden (DDP: 2.1 ms), and copying takes 1.6 ms. (DeepSpeed copies less: its parameters are views of one flat
-# buffer, and gradients leave in buckets.)
+# (The numbers are those of our solutions.) DDP's two steps take 5.0 ms of computing and 2.1 ms of communication that
+# nothing hides. ZeRO-1 takes 2.7 ms longer: 0.8 ms for its extra bytes, and 1.9 ms for *copying*. It cuts 76 tensors
+# into shards and puts them together again, with separate kernels for each. ZeRO-2 sends as many bytes as DDP and still
+# takes 1.8 ms longer: 0.2 ms for communication that nothing hides, and 1.6 ms for copying. (DeepSpeed copies less: its
+# parameters are views of one flat buffer, and gradients leave in buckets.)
 #
 # What you get for this time is memory: a rank's peak falls from 132.9 MB to 105.5 MB with ZeRO-1 and to 48.5 MB with
 # ZeRO-2.
 #
-# With ZeRO-1, Adam's two means shrink from 38.0 MB to 4.7 MB. Why do you save 27.4 MB, and not 33.2? A rank also keeps
-# its shards of parameters and gradients, *beside* the whole ones: 4.7 MB. And the peak moves. DDP's is in AdamW's
-# update, which needs 19.0 MB for square roots. ZeRO-1's is in the gather, whose buffer takes 19.0 MB, and 1.0 MB more
-# while one tensor is copied out of it.
+# With ZeRO-1, Adam's two means shrink from 38.0 MB to 4.7 MB. Why does that save 27.4 MB, and not 33.2? A rank also
+# keeps its shards of parameters and gradients, *beside* the whole ones: 4.7 MB. And the peak moves from AdamW's update,
+# which needs 19.0 MB for square roots, to the gather. There a buffer takes 19.0 MB, and 1.0 MB more while one tensor is
+# copied out of it. So 33.2 - 4.7 - 1.0 remain: 27.4, up to rounding.
 #
 # Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which saves 38
-# MB of communication buffers: here DDP's buckets take 19 MB in the first step, and another 19 MB once DDP has rebuilt
-# them for the second.
+# MB of communication buffers. DDP makes buckets of 19 MB for the first step. For the second it makes all of them anew,
+# and here the first ones stay.
 #
 # ## 6 Which rank holds memory that should be free?
 #
@@ -496,19 +496,20 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # * Adam in mixed precision takes 16 bytes a parameter, and data parallelism holds each of them N times.
 # * An all-reduce is a reduce-scatter and an all-gather. If the optimizer steps between the two, as in your ZeRO-2, a
 #   step sends what DDP sends. Your ZeRO-1 leaves DDP's whole all-reduce in place and gathers besides, so it sends 1.5
-#   times that. ZeRO-3 also sends 1.5 times what DDP sends, because it gathers twice.
-# * Unless you empty its storage, a tensor keeps its memory as long as anything refers to it: autograd, a list, a logged
-#   loss.
+#   times DDP's bytes. So does ZeRO-3, because it gathers the parameters twice.
+# * A tensor keeps its memory as long as anything refers to it: autograd, a list, a logged loss. (The bonus shows an
+#   exception.)
 #
-# **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number is: parameters and gradients
-# stay whole, and take 28 GB. With ZeRO-2 a GPU holds 14 GB of parameters and its share of 98 GB. On eight GPUs that is
-# 26.25 GB, still too much. Ten are just enough, and sixteen leave 3.9 GB for activations. ZeRO-3 needs 14 GB on each of
-# your eight. That is the bonus.
+# **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number of GPUs is: parameters and
+# gradients stay whole on each, and take 28 GB. With ZeRO-2 a GPU holds 14 GB of parameters and its share of 98 GB. On
+# eight GPUs that is 26.25 GB, still too much. Ten hold the state and nothing else: 0.2 GB are left. Sixteen leave 3.9
+# GB for activations and buffers. (Your `step` gathers all parameters into *one* buffer, which would take 14 GB more.
+# DeepSpeed gathers them in buckets.) With ZeRO-3, each of your eight holds 14 GB. That is the bonus.
 #
-# At scale, ZeRO-3 gets slow if gathering a block takes longer than computing the one before, as with small batches or
+# At scale, ZeRO-3 gets slow if gathering a layer takes longer than computing the one before, as with small batches or
 # slow links between nodes. And every rank still computes every layer.
 #
-# **The next question.** You can split the data, the sequence of layers, each single layer, and all that is kept. Your
+# **The next question.** You can split the data, the sequence of layers, each single layer, and the training state. Your
 # 512 GPUs can do all of this at once. Who decides what goes where?
 
 # %% [markdown] tags=["slide-only"]
@@ -547,7 +548,7 @@ print(view.shape, view.untyped_storage().nbytes(), "bytes")
 # %% [markdown]
 # `Unit` does the bookkeeping for one block. While the block is not whole, `parameter.data` *is* the shard, so an
 # ordinary optimizer can step it. The shards stay float32: they are the masters. With a `compute_dtype` of bfloat16,
-# only half the bytes travel.
+# each gather and each scatter sends half the bytes.
 
 
 # %% tags=["given"]
@@ -584,7 +585,7 @@ class Unit:
         for each in self.trained:
             each.grad = None
 
-    def finish_scatter(self) -> None:  # nothing while the unit is whole (no shard fits); else waits, sets each grad
+    def finish_scatter(self) -> None:  # waits, and sets each grad; does nothing while the unit is whole
         if self.leaving is not None and not self.is_whole:
             for parameter, gradient in zip(self.trained, self.leaving(), strict=True):
                 parameter.grad = gradient.to(parameter.dtype)
@@ -758,18 +759,18 @@ zero3 = runs["ZeRO-3"].timeline
 labkit.reveal("zero3_step", zero3.makespan_ns / steps["DDP"], zero3)
 
 # %% [markdown]
-# Memory shrinks, and the step takes 5 % longer, not 50 %: most of the communication overlaps with computing. And there
-# is one collective for each block, not for each tensor as in your ZeRO-2. Look at a rank's memory row (More, Memory):
-# blocks are gathered and freed. Besides shards and activations a rank holds up to four blocks' worth: the parameters of
-# the block that computes, its gradients, the parameters that arrive, and the gradients that leave. So larger blocks
-# take more memory, and need fewer collectives.
+# Memory shrinks, and with our solution the step takes 5 % longer, not 50 %: most of the communication overlaps with
+# computing. And there is one collective for each block, not for each tensor as in your ZeRO-2. Look at a rank's memory
+# row (More, Memory): blocks are gathered and freed. Besides shards and activations a rank holds up to four blocks'
+# worth: the parameters of the block that computes, its gradients, the parameters that arrive, and the gradients that
+# leave. So larger blocks take more memory, and need fewer collectives.
 
 # %% [markdown]
 # ### The course's GPT on it
 #
-# One thing is missing before you can train: **clipping** by the norm of the *whole* gradient. Each rank has only the
-# squares of its own shards, so the ranks add up their sums: one number travels. `clip_shards` does that here; you build
-# it in a later bonus.
+# One thing is missing before you can train: **clipping** by the norm of the *whole* gradient. Each rank knows only its
+# own shards. So each rank adds up the squares of its shards, and an all-reduce adds up these sums: one number travels.
+# `clip_shards` does that here; you build it in a later bonus.
 #
 # **[[own_norm]].** Somebody forgets the `all_reduce`, and each rank clips by the norm of its own shards. What happens?
 # Choose `"error"`, `"nothing"`, `"another direction"` (the update points elsewhere) or `"ranks drift apart"`.
@@ -810,8 +811,8 @@ for train in (yours, train_fully_sharded):
 #
 # * a larger **microbatch**: more sequences go through the model together, so blocks are gathered less often;
 # * **keep** a layer whole between forward and backward: that saves a gather;
-# * **save** a layer's activations. Otherwise backward recomputes the layer's forward from its input. Recomputing is
-#   **activation checkpointing**: backward takes three units of time instead of two.
+# * **save** a layer's activations. Otherwise backward recomputes the layer's forward from its input. This is
+#   **activation checkpointing**: if forward takes one unit of time, backward then takes three instead of two.
 #
 # `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. Here they are for the smallest plan, one
 # sequence at a time:
@@ -828,9 +829,9 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # *10 points, about 30 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Find the fastest plan that fits; `help(Job)` and `help(StepPlan)` list the fields. The naive plan takes the largest
-# microbatch that fits and recomputes everything. A faster plan earns half of the points. The other half is for being as
-# fast as the best plan that two published methods reach together, each switched on or off layer by layer: block
-# recomputation (Korthikanti and others, 2022) and FSDP's `reshard_after_forward` (Zhao and others, 2023).
+# microbatch that fits and recomputes everything. A faster plan earns half of the points. For the other half, be as fast
+# as two published methods together: block recomputation (Korthikanti and others, 2022) and FSDP's
+# `reshard_after_forward` (Zhao and others, 2023). Each layer may use either, both or neither, whichever is fastest.
 
 
 # %% [markdown] tags=["slide-only"]
@@ -883,9 +884,9 @@ labkit.challenge("memory_plan", memory_plan)
 def clip_by_global_norm(gradients: list[Tensor], max_norm: float, group: Any = None) -> Tensor:
     """Scale this rank's gradients in place, so that the norm of the whole gradient is at most max_norm.
 
-    Returns the norm of the whole gradient before clipping, computed in float32, in which its square is finite. If the
-    norm is at most max_norm, all gradients stay unchanged. (torch divides by the norm plus 1e-6, and so never by zero.
-    You may do the same.)
+    Returns the norm of the whole gradient before clipping, computed in float32. You may rely on this: its square is
+    finite in float32. If the norm is at most max_norm, all gradients stay unchanged. (torch divides by the norm plus
+    1e-6, and so never by zero. You may do the same, although that also scales a norm less than 1e-6 below max_norm.)
 
     Args:
         gradients: This rank's shards, float32, bfloat16 or float16; a rank may have none.
@@ -1024,6 +1025,10 @@ for shape in ((8,), (2, 4)):
     print(f"mesh {shape}: a node sends {units:.2f} P a step, {ms:.1f} ms, loss {run.results[0]:.4f}")
 
 # %% [markdown]
+# This was torch's `fully_shard`, not your functions. Over all eight ranks, each of two gathers and a scatter passes 7/8
+# P over each link of the ring, so a node sends 3 x 7/8 P. On the mesh of two dimensions, these stay inside a node. Only
+# the all-reduce of gradients crosses: 2 x 1/2 P. The loss is the same.
+#
 # ## Bonus: Thirteen billion on the same devices
 #
 # With 13.6 billion parameters the shards alone take 27 GB on each of your eight 24 GB devices. What could move
@@ -1055,9 +1060,9 @@ print(offloaded_cost(THIRTEEN_BILLION, HOST, OffloadPlan(StepPlan(1, nothing, no
 # *10 points, about 25 minutes; difficulty 3 of 5, importance 3 of 5*
 #
 # Find the fastest plan that fits; `help(Host)` and `help(OffloadPlan)` list the fields. The naive plan moves everything
-# to the host, with the largest microbatch that fits, as in the paper. Beating it earns half of the points. The other
-# half is for being as fast as the best setting of that paper's successor, Twin-Flow (ZeRO-Offload++, 2023). (Twin-Flow
-# itself keeps no layer whole.) The best known plan is slightly faster.
+# to the host, with the largest microbatch that fits, as in the paper. A faster plan earns half of the points. For the
+# other half, be as fast as that paper's successor, Twin-Flow (ZeRO-Offload++, 2023), at its best setting. Twin-Flow
+# keeps no layer whole; your plan may. The best plan that we know is slightly faster than Twin-Flow.
 
 
 # %% tags=["design"] exercise="offload_plan" points=10 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=3 minutes=25 title="What the host can hold" provides=["offload_plan"] bonus=true

@@ -92,8 +92,14 @@ def test_what_the_text_adds_up_is_what_ports_carry(lesson: Lesson) -> None:
     assert f"these {moved / 1e9:.2f} GB take about {moving_ms} ms at {rate / 1e9:.0f} GB/s" in text
     models = 2 * 7 * gradients
     assert f"gradients come back ({models / 1e9:.2f} GB)" in text
-    assert f"outputs and their gradients ({(moved - models) / 1e9:.2f} GB)" in text
+    assert f"outputs and the outputs' gradients ({(moved - models) / 1e9:.2f} GB)" in text
     assert f"7/4 of the {gradients / 1e6:.0f} MB" in text
+    ends = [(each.src, each.dst) for each in labkit.recorded("hot_spot").messages() if each.bytes == gradients]
+    assert sorted(ends) == [*((0, i) for i in range(1, 8)), *((i, 0) for i in range(1, 8))]
+    assert "7 each way with eight devices" in text
+    assert 2 * (8 - 1) / 8 == 7 / 4 and "2(N-1)/N times the gradients (see lesson 02): 7/4 each way" in " ".join(
+        text.split()
+    )
     assert f"{1e3 * 7 / 4 * gradients / rate:.1f} ms instead of {moving_ms}" in text
     assert f"Each further device costs at least {1e3 * 2 * gradients / rate:.0f} ms: its model goes out" in text
     saved = [f"{100.6 / n - 100.6 / (n + 1):.0f}" for n in (1, 2, 3)]

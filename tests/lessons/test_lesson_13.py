@@ -88,13 +88,12 @@ def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[s
     assert f"take {ddp:.1f} ms of computing and {sent:.1f} ms of communication that nothing hides" in said
     more, copied = sent_by_one - sent, one - ddp
     assert f"takes {more + copied:.1f} ms longer: {more:.1f} ms for its extra bytes, and {copied:.1f} ms for" in said
-    assert f"Of its communication, {sent_by_two:.1f} ms are not hidden (DDP: {sent:.1f} ms)" in said
-    assert f"and copying takes {two - ddp:.1f} ms" in said
+    later = f"still takes {two + sent_by_two - ddp - sent:.1f} ms longer: {sent_by_two - sent:.1f} ms for communication"
+    assert f"{later} that nothing hides, and {two - ddp:.1f} ms for copying" in said
     buffers, gradients = ((held[1][kind] - held[2][kind]) / 1e6 for kind in ("communication", "gradients"))
     assert f"It needs no whole gradients, which saves {gradients:.0f} MB" in said
-    assert f"saves {buffers:.0f} MB of communication buffers: here DDP's buckets take" in said
-    once = buffers / 2  # the buckets of the first step, and those that DDP makes for the second
-    assert f"take {once:.0f} MB in the first step, and another {once:.0f} MB once DDP has rebuilt them" in said
+    assert f"saves {buffers:.0f} MB of communication buffers. DDP makes buckets of {buffers / 2:.0f} MB for" in said
+    assert "For the second it makes all of them anew, and here the first ones stay." in said  # so twice as much
     assert [peak.operator for peak in peaks[:2]] == ["_foreach_sqrt", "clone"]  # in the update, and in the gather
     state, other, beside = (
         [each[kind] / 1e6 for each in held[:2]] for kind in ("optimizer state", "other", "communication")
@@ -106,7 +105,8 @@ def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[s
     assert f"*beside* the whole ones: {shards:.1f} MB" in said
     assert f"needs {other[0]:.1f} MB for square roots" in said and other[0] == whole == held[0]["gradients"] / 1e6
     gathered = beside[1] - beside[0]
-    assert f"whose buffer takes {gathered:.1f} MB, and {other[1]:.1f} MB more while one tensor is copied out" in said
+    assert f"There a buffer takes {gathered:.1f} MB, and {other[1]:.1f} MB more while one tensor is copied out" in said
+    assert f"So {state[0] - state[1]:.1f} - {shards:.1f} - {other[1]:.1f} remain: 27.4, up to rounding" in said
 
 
 def test_the_peaks_that_the_text_says_are_what_the_cell_printed() -> None:
@@ -125,10 +125,11 @@ def test_how_many_gpus_are_enough_for_the_model_that_opens_it_is_as_its_end_says
 
     least = [next((n for n in range(1, 10_001) if gigabytes(n, stage) <= 24), None) for stage in (1, 2, 3)]
     assert least == [None, 10, 5]
-    assert f"stay whole, and take {4 * 7} GB. With ZeRO-2 a GPU holds {2 * 7} GB of parameters" in said
+    assert f"stay whole on each, and take {4 * 7} GB. With ZeRO-2 a GPU holds {2 * 7} GB of parameters" in said
     assert f"its share of {14 * 7} GB. On eight GPUs that is {gigabytes(8, 2):.2f} GB" in said
-    assert f"sixteen leave {24 - gigabytes(16, 2):.1f} GB for activations" in said
-    assert f"ZeRO-3 needs {gigabytes(8, 3):.0f} GB on each of your eight" in said
+    assert f"Ten hold the state and nothing else: {24 - gigabytes(10, 2):.1f} GB are left." in said
+    assert f"Sixteen leave {24 - gigabytes(16, 2):.1f} GB for activations" in said
+    assert f"With ZeRO-3, each of your eight holds {gigabytes(8, 3):.0f} GB." in said
 
 
 class Block(nn.Module):
