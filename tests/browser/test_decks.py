@@ -266,7 +266,7 @@ def test_a_question_is_a_title_its_answer_as_large_and_a_short_timeline_fills_it
     )
     assert max(bars) > 150  # of a timeline that has one row
     words = slide.locator(".hall-timeline text").all_text_contents()
-    assert {"compute", "backward", "all-reduce", "7 more alike"} <= set(words)  # in the bars, and no key beside them
+    assert {"forward", "backward", "all-reduce", "7 more alike"} <= set(words)  # in the bars, and no key beside them
 
 
 @pytest.mark.in_turn
