@@ -570,11 +570,9 @@ labkit.answer("twice_the_ranks", "about as long")
 # %% [markdown] tags=["slide-only"]
 # ## Right, and twice as slow
 #
-# A ring needs 204 µs, or 225 with the barrier before it. This one takes about twice as long.
-#
 # **To the room:** how many links carry bytes at once?
 #
-# <!-- notes: The recorded run of section 7 comes next. It never hangs, and the sums are right. What does every rank send in the first two steps? -->
+# <!-- notes: A ring needs 204 µs, or 225 with the barrier before it. This one takes about twice as long. The recorded run of section 7 comes next. It never hangs, and the sums are right. What does every rank send in the first two steps? -->
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("slow_ring")

@@ -427,10 +427,12 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 # %% [markdown] tags=["slide-only"]
 # ## An executor waits as late as it can
 #
-# * receive early, wait **when it is needed**
-# * send, and go on
-# * scale each loss by its share of the samples
-# * free a microbatch after its backward
+# | | |
+# |---|---|
+# | receive | begin early, wait **when it is needed** |
+# | send | begin, and go on |
+# | loss | scale by its share of the samples |
+# | microbatch | free after its backward |
 #
 # <!-- notes: Show the run of section 4 beside the schedule on paper. On NCCL both sides must post in one order. -->
 
@@ -638,8 +640,11 @@ labkit.answer("held_enough", 8)
 # %% [markdown] tags=["slide-only"]
 # ## PipeDream never drains, and pays with old weights
 #
-# * one version of the weights for each minibatch in flight: **weight stashing**
-# * staleness, as with parameter servers
+# | | |
+# |---|---|
+# | wins | no stage runs empty between steps |
+# | pays | a version of the weights for each minibatch in flight: **weight stashing** |
+# | | staleness, as with parameter servers |
 #
 # <!-- notes: Count the minibatches between a forward on stage 0 and its backward. The gradients are right, for weights that are old. -->
 

@@ -1,8 +1,9 @@
 // Bars of a timeline as a slide draws them: thick, their names in them, a key for those that have no room for one.
 
-const NAMES = 34; // pixels of the names of ranks, and of a key
-const WORDS = 30; // of what stands in a bar
-const TICKS = 28;
+const NAMES = 38; // pixels of the names of ranks, and of a key
+const WORDS = 34; // of what stands in a bar
+const NARROW = [34, 30, 27]; // of what has less room there
+const TICKS = 34;
 const STILL = 6; // the category of time in which a rank stands still (labkit/widgets/palette.py)
 const NAMED = -1; // that of brackets, where nothing else says what a rank does
 const SEEN = 10; // pixels of a bar that a room asks about
@@ -66,7 +67,8 @@ class Drawing {
       seen: new Map(),
       arrows: [],
     });
-    this.blue = /other/.test(legend) || !/forward/.test(legend) ? "compute" : "forward";
+    const isForward = /forward/.test(legend) && (!/other/.test(legend) || state.runs.every(slideRanks.isForward));
+    this.blue = isForward ? "forward" : "compute";
     [this.ink, this.quiet] = [state.theme.ink, state.theme.quiet];
   }
 
@@ -97,11 +99,13 @@ class Drawing {
     for (let k = 0, next; k < bars.length; k = next) {
       const { words, y, high, category } = bars[k];
       for (next = k + 1; bars[next]?.words === words && bars[next].a - bars[next - 1].b < 5; next++);
-      const room = widthIn(words, WORDS) + 18;
       const own = bars.slice(k, next);
+      const whole = own.at(-1).b - own[0].a;
+      const size = NARROW.find((each) => widthIn(words, each) + 16 <= whole) ?? WORDS;
+      const room = widthIn(words, size) + 16;
       const places = own.every(({ a, b }) => b - a >= room) ? own : [{ a: own[0].a, b: own.at(-1).b }];
-      if (high < WORDS + 4 || places.some(({ a, b }) => b - a < room)) {
-        if (own.at(-1).b - own[0].a > SEEN) this.untold.add(words);
+      if (high < size + 4 || whole < room) {
+        if (whole > SEEN) this.untold.add(words);
         continue;
       }
       this.named.add(words);
@@ -115,9 +119,7 @@ class Drawing {
           this.words.push(rectOf(middle - room / 2, top, room, tall, `fill="${ground}"`));
         }
         const ink = category === NAMED || category === STILL ? this.ink : onBar[category];
-        this.words.push(
-          textOf(middle, y + high / 2 + WORDS * 0.36, words, WORDS, `text-anchor="middle" fill="${ink}"`),
-        );
+        this.words.push(textOf(middle, y + high / 2 + size * 0.36, words, size, `text-anchor="middle" fill="${ink}"`));
       }
     }
   }
@@ -134,20 +136,21 @@ class Drawing {
     this.seen.set(words, [category, (this.seen.get(words)?.[1] ?? 0) + wide]);
   }
 
-  /** What the colours mean that no bar says: entries of [words, category]. */
+  /** What every colour means, where a bar leaves one open: entries of [words, category]. */
   key() {
     const most = Math.max(...[...this.seen.values()].map(([, wide]) => wide), 1);
-    const untold = [...this.seen].filter(
-      ([words, [, wide]]) => (this.untold.has(words) || !this.named.has(words)) && wide > 0.004 * most,
-    );
+    const drawn = [...this.seen].filter(([, [, wide]]) => wide > 0.004 * most);
+    if (drawn.every(([words]) => this.named.has(words) && !this.untold.has(words))) return [];
     const byColour = new Map();
-    for (const [words, [category]] of untold) byColour.set(category, [...(byColour.get(category) ?? []), words]);
-    return [...byColour].map(([category, words]) => [words.slice(0, MOST_WORDS).join(", "), [category]]);
+    for (const [words, [category]] of drawn) byColour.set(category, [...(byColour.get(category) ?? []), words]);
+    const order = ([category]) => (category === STILL ? Infinity : category);
+    const entries = [...byColour].sort((one, other) => order(one) - order(other));
+    return entries.map(([category, words]) => [words.slice(0, MOST_WORDS).join(", "), [category]]);
   }
 
   writeKey(y) {
     const { colours, band } = this.state.theme;
-    const sizes = [NAMES - 4, TICKS, TICKS - 3];
+    const sizes = [NAMES, TICKS, TICKS - 4, TICKS - 8];
     const wideIn = (size) => this.key().reduce((sum, [words]) => sum + 92 + widthIn(words, size), 0);
     const size = sizes.find((each) => wideIn(each) < this.width + 40) ?? sizes.at(-1);
     let x = 4;

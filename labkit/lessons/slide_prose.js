@@ -1,7 +1,7 @@
 // Prose on slides: as large as its slide lets it be, titles whole, and an exercise's clock.
 
 const LOWEST = 690; // how far down it may reach, in a slide's pixels
-const ROOMY = 110; // of those, above its foot, where an exercise's clock may be larger
+const LARGEST = 80; // pixels of its letters where it is all that an exercise says; elsewhere 64
 
 /** What of a slide of prose fills it: how far down that reaches, and whether a line is cut off. */
 function partsOf(section) {
@@ -57,10 +57,11 @@ globalThis.grow = (section) => {
   const isEven = () => held.fits() && table.rows[0].offsetHeight < 3.5 * parseFloat(getComputedStyle(table).fontSize);
   if (!table || !largest(steps(60, 44, -2), set, isEven)) {
     delete section.dataset.names;
-    largest(steps(table || section.querySelector(":scope > pre") ? 52 : 64, 26, -2), set, held.fits);
+    const most = section.matches(".exercise") ? LARGEST : 64;
+    largest(steps(table || section.querySelector(":scope > pre") ? 52 : most, 26, -2), set, held.fits);
   }
   spread(section, held);
-  if (lowest - down() > ROOMY) section.dataset.roomy = "";
+  if (section.matches(".exercise") && parts[1]) parts[1].style.marginTop = `${Math.max(0, lowest - down()) * 0.4}px`;
   if (parts.at(-1).matches(".ask")) enlargeQuestion(parts.at(-1), held);
   const items = [...section.querySelectorAll(":scope > :is(ul, ol) > li")];
   const left = lowest - down();

@@ -14,6 +14,21 @@ function together(some, others) {
 
 const timeOf = (some) => some.reduce((sum, [from, to]) => sum + to - from, 0);
 
+/** Whether what ranks compute outside of a backward is, but for one part in twenty, within what is called a forward. */
+function isForward(run) {
+  let [all, within] = [0, 0];
+  for (const rank of run.ranks.keys()) {
+    const rows = run.rows.filter((row) => row.rank === rank);
+    const of = (lane, isOwn) =>
+      rows.filter((row) => row.lane === lane).flatMap((row) => slideBars.barsOf(run, row).filter(isOwn));
+    const computed = of(0, ([, , category]) => category === 0);
+    const named = of(3, ([, , , event]) => /^(forward|F\d+)$/.test(run.labels[run.label[event]][0]));
+    all += timeOf(computed);
+    within += together(computed, named);
+  }
+  return all > 0 && within > 0.95 * all;
+}
+
 /**
  * The tracks of a run's ranks: lanes that never have bars at once share one.
  *
@@ -59,8 +74,9 @@ function ranksOf({ layout, runs }, number, most) {
   const seen = [...new Set(layout.rows.filter((row) => row.run === number).map(({ row }) => row.rank))];
   seen.sort((a, b) => a - b);
   const few = seen.length > most ? [...seen.slice(0, most - 1), seen.at(-1)] : seen;
-  // Two of those that are alike are enough, where others are left out anyway.
-  const isOneOfMany = (rank, k) => few.slice(0, k).filter((each) => isAlike(run, rank, each)).length > 1;
+  // One of those that are alike is enough beside another run, and alone two, with what they send each other.
+  const enough = runs.length > 1 ? 1 : 2;
+  const isOneOfMany = (rank, k) => few.slice(0, k).filter((each) => isAlike(run, rank, each)).length >= enough;
   const shown = few.length < run.ranks.size ? few.filter((rank, k) => !isOneOfMany(rank, k)) : few;
   const all = [...run.ranks.keys()].sort((a, b) => a - b);
   const told = new Map(shown.map((rank) => [rank, [0, 0]])); // how many follow it, how many are like it
@@ -75,4 +91,4 @@ function ranksOf({ layout, runs }, number, most) {
   });
 }
 
-globalThis.slideRanks = { ranksOf, tracksOf };
+globalThis.slideRanks = { isForward, ranksOf, tracksOf };

@@ -130,8 +130,8 @@ function drawArrow(drawing, places, x, [source, target, from, to]) {
 /** Times under a run, and its length at its end. */
 function drawAxis(drawing, run, x, y) {
   const length = run.span;
-  const power = 10 ** Math.floor(Math.log10(length / 4));
-  const step = [1, 2, 5, 10].map((digit) => digit * power).find((each) => each >= length / 4.5);
+  const power = 10 ** Math.floor(Math.log10(length / 5));
+  const step = [1, 2, 5, 10].map((digit) => digit * power).find((each) => each >= length / 5);
   const [, size] = UNITS.find(([, each]) => length >= each) ?? UNITS.at(-1);
   const end = timeWords(length);
   const free = x(length) - bars.widthIn(end, LENGTHS, 650) - 70;
@@ -234,22 +234,17 @@ function drawTwo(drawing) {
   withKey(drawing, draw);
 }
 
-/** A cell for each step of a rank, in place of bars that are too narrow to be told apart. */
-function drawCells(drawing, run, { rank, y, high }, x, count) {
+/** Lines between the steps of a rank, whose bars are too narrow to be told apart, and how many steps there are. */
+function drawSteps(drawing, run, { rank, y, high }, x, count) {
   const { theme } = drawing.state;
-  const { first, last } = run.rows.find((row) => row.rank === rank && row.lane === 1);
+  const { last } = run.rows.find((row) => row.rank === rank && row.lane === 1);
   const begins = Array.from({ length: count }, (_, k) => x(run.start[last - 2 * (count - k)]));
-  const [left, right] = [begins[0], x(run.end[last - 1])];
-  drawing.add(bars.rectOf(left, y, x(run.span) - left, high, `fill="${theme.band}"`));
-  begins.forEach((begin, k) => {
-    const wide = (begins[k + 1] ?? right) - begin - 2;
-    drawing.add(bars.rectOf(begin, y, wide, high, `fill="${theme.colours[run.category[first + 1]]}"`));
-  });
-  const [words, middle] = [`${count} steps`, (left + right) / 2];
+  begins.forEach((begin) => drawing.add(bars.rectOf(begin - 1.5, y, 3, high, `fill="${theme.paper}"`)));
+  const [words, middle] = [`${count} steps`, (begins[0] + x(run.end[last - 1])) / 2];
   const room = bars.widthIn(words, bars.WORDS) + 16;
-  drawing.add(bars.rectOf(middle - room / 2, y + high / 2 - 20, room, 40, `fill="${theme.paper}"`));
+  drawing.words.push(bars.rectOf(middle - room / 2, y + high / 2 - 22, room, 44, `fill="${theme.paper}"`));
   const look = `text-anchor="middle" fill="${theme.ink}"`;
-  drawing.add(bars.textOf(middle, y + high / 2 + 0.36 * bars.WORDS, words, bars.WORDS, look));
+  drawing.words.push(bars.textOf(middle, y + high / 2 + 0.36 * bars.WORDS, words, bars.WORDS, look));
 }
 
 /** The first step of a run whose bars are too narrow to be told apart, as wide as there is room. */
@@ -265,7 +260,7 @@ function enlarge(drawing, number, places, { x, from, top, high }) {
   const words = `step 1 of ${count}, ${times} times as wide`;
   drawing.add(bars.textOf(from, top - 14, words, bars.TICKS, `fill="${drawing.quiet}"`));
   const frame = `fill="none" stroke="${drawing.ink}" stroke-width="2"`;
-  places.forEach((place) => drawCells(drawing, run, place, x, count));
+  places.forEach((place) => drawSteps(drawing, run, place, x, count));
   drawRun(drawing, number, { top, high, x: near, from: begin, to: end, hasNames: false });
   drawing.add(bars.rectOf(x(begin), top - 4, x(end) - x(begin), bottom - top + 8, frame));
   drawing.add(

@@ -18,6 +18,7 @@ from tests.sampling import one_in
 
 ROOT = Path(__file__).parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.py"))
+CLOCK = 72  # pixels of every exercise's countdown
 TITLE, STORY = 52, 25  # pixels of every title, and of what a story's boxes say, on a slide of 1280
 TEXT, LABEL = 25, 24  # of the smallest type that is read, and in a picture: a thirtieth of a slide's height
 FEW = 4  # words under a title that are none
@@ -64,7 +65,9 @@ REACH = r"""() => {
   }));
   const said = (parts) => parts.map((each) => each.innerText).join(" ").trim().split(/\s+/).length;
   const words = said([...slide.querySelectorAll(":scope > :not(aside, h1, h2, h3, .about, .countdown)")]);
+  const clock = slide.querySelector(".about ~ .countdown button, .countdown:has(~ .about) button");
   return {overlap, words, heading: heading?.innerText, painted: painted.length,
+    clock: clock && parseFloat(getComputedStyle(clock).fontSize),
     isTitle: Boolean(slide.querySelector(":scope > :is(h1, .countdown)")), titled,
     title: heading ? parseFloat(getComputedStyle(heading).fontSize) : null,
     story: told.length && Math.max(...told.map((each) => parseFloat(getComputedStyle(each).fontSize) * enlarged(each))),
@@ -121,6 +124,8 @@ def test_every_slide_fits_in_type_for_the_last_row_and_none_is_half_empty(opened
         reach = opened.evaluate(REACH)
         if reach["down"] > HEIGHT or reach["right"] > WIDTH or reach["cut"] or reach["spilt"]:
             too_large.append((number + 1, reach))
+        if reach["clock"] not in (None, CLOCK):
+            poor.append((number + 1, reach))
         if reach["title"] not in (None, TITLE) or (reach["story"] or STORY) < STORY:
             poor.append((number + 1, reach))
         empty = reach["drawn"] < 0.6 * HEIGHT or (reach["prose"] and reach["down"] < 0.6 * HEIGHT)
@@ -261,7 +266,7 @@ def test_a_question_is_a_title_its_answer_as_large_and_a_short_timeline_fills_it
     )
     assert max(bars) > 150  # of a timeline that has one row
     words = slide.locator(".hall-timeline text").all_text_contents()
-    assert {"compute", "backward", "all-reduce", "7 more alike"} <= set(words)  # in the bars, and no key beside them
+    assert {"forward", "backward", "all-reduce", "7 more alike"} <= set(words)  # in the bars, and no key beside them
 
 
 @pytest.mark.in_turn
@@ -297,10 +302,41 @@ def test_a_question_comes_alone_and_two_runs_show_two_ranks_each_as_large_as_the
     live = slide.locator(".live")
     words = live.locator(".hall-timeline text").all_text_contents()
     assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 3", "rank 0", "rank 7"]
-    assert {"353 µs", "797 µs", "barrier", "2 more", "6 more"} <= set(words) and "collective" not in words
+    assert {"353 µs", "797 µs", "2 more", "6 more"} <= set(words) and "collective" not in words
+    key = live.locator(".hall-timeline text[y='34.0']").all_text_contents()
+    assert key == ["compute", "barrier", "send", "receive", "waits"]  # every colour, also those that bars name
     sizes = dict(
         live.locator(".hall-timeline text").evaluate_all(
             "(all) => all.map((each) => [each.textContent, parseFloat(getComputedStyle(each).fontSize)])"
         )
     )
     assert min(sizes["353 µs"], sizes["797 µs"]) >= 40 and min(sizes.values()) >= HEIGHT / 26
+
+
+# Of each rectangle in the bars of a rank that is crowded, left of where its first step is drawn again: its colour.
+STEPS = """() => {
+  const all = [...document.querySelectorAll("section.present .hall-timeline > *")];
+  const words = all.find((each) => each.textContent === "14 steps");
+  const [x, y] = ["x", "y"].map((name) => Number(words.getAttribute(name)));
+  const of = (each, name) => Number(each.getAttribute(name));
+  return all.filter((each) => each.matches("rect") && of(each, "y") < y && of(each, "y") + of(each, "height") > y &&
+    Math.abs(of(each, "x") - x) < 110 && of(each, "width") < 12).map((each) => each.getAttribute("fill"));
+}"""
+
+
+@pytest.mark.in_turn
+def test_steps_too_narrow_to_be_told_apart_have_all_their_colours(opened: Any, folder: Path) -> None:
+    opened.goto(deck("02_ring_all_reduce", folder))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    asked = "How many times faster is the ring than going through rank 0?"
+    slides = "[...document.querySelectorAll('.slides > section')]"
+    of = f"{slides}.findIndex((each) => each.querySelector('.asked')?.textContent.includes('{asked}'))"
+    opened.evaluate(f"Reveal.slide({of}, 0, 99)")
+    opened.wait_for_function(ALIVE)
+    colours = opened.evaluate(STEPS)
+    state = "document.querySelector('section.present .labkit-timeline').labkit.state"
+    theme, kinds = opened.evaluate(f"[{state}.theme.colours, {state}.runs[1].categories]")
+    meant = {kind[0]: colours.count(theme[k]) for k, kind in enumerate(kinds)}
+    assert [meant[kind] for kind in ("send", "receive", "compute")] == [14, 14, 7]  # it adds in the first half
+    ranks = opened.locator("section.present .hall-timeline text").all_text_contents()
+    assert [each for each in ranks if each.startswith("rank ")] == ["rank 0", "rank 7", "rank 0"]

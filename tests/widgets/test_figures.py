@@ -52,14 +52,18 @@ def test_the_factory_s_title_is_its_schedule_s_bubble() -> None:
 def test_the_factory_opens_at_the_whole_step_whose_squares_its_title_counts() -> None:
     story = _MAKERS["factory"](num_stages=4, num_microbatches=6)
     last = story.frames[-1]
-    assert story.telling == len(story.frames) - 1 and last.says.startswith("27 turns: a forward (blue) takes 1")
-    rows = [each for each in last.shapes if isinstance(each, Box) and each.fill in ("forward", "backward")]
+    assert story.telling == len(story.frames) - 1 and last.says.startswith("27 turns. A number is a microbatch's")
+    drawn = [each for each in last.shapes if isinstance(each, Box) and each.fill in ("forward", "backward")]
+    rows, key = drawn[:-2], drawn[-2:]
+    assert [(each.fill, each.words) for each in key] == [("forward", "0"), ("backward", "B0")]
+    assert {"forward: 1 turn", "backward: 2 turns", "idle"} <= {getattr(each, "words", "") for each in last.shapes}
     width = max(each.x + each.width for each in rows) - min(each.x for each in rows)
     empty = 1 - sum(each.width for each in rows) / (4 * width)
     assert f"{100 * empty:.0f} % of the time" in story.title
     assert sum(getattr(each, "words", "") == "holds 6" for each in last.shapes) == 4  # the title's other number
     top, bottom = min(each.y for each in rows), max(each.y + each.height for each in rows)
-    assert bottom - top > 0.9 * story.height  # the schedule has the whole picture
+    assert bottom - top > 0.8 * story.height  # the schedule has the whole picture, but for its key
+    assert all(bottom < each.y and each.y + each.height < story.height for each in key)
 
 
 def test_a_single_microbatch_is_no_gpipe() -> None:

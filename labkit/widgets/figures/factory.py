@@ -14,6 +14,7 @@ from labkit.widgets.storyboard import WIDTH, Box, Frame, Shape, Story, Words
 
 _FORMS = {"gpipe": gpipe, "1f1b": one_f_one_b}
 _TOP, _TALL, _CHIP, _LINE = 22, 42, 18, 24
+_KEY = 24
 _GRID = _TOP + _TALL + 68
 _LEFT = 78
 
@@ -83,14 +84,26 @@ def _frame(placed: Schedule, time: int, turns: int) -> Frame:
 def _whole(placed: Schedule, turns: int) -> Frame:
     """Return what the title says of the whole step: how much of it each stage stood empty, and the most it kept."""
     stages = len(placed.stages)
-    line = min((_GRID + stages * _LINE - 12) / stages, 60)
+    line = min((_GRID + stages * _LINE - 12 - _KEY) / stages, 60)
     shapes: list[Shape] = []
     for stage in range(stages):
         shapes += _row(placed, stage, turns, turns, 12, line, 70)
         y = 12 + stage * line + line / 2 + 3
         shapes.append(Words(WIDTH - 64, y, f"holds {placed.peak(stage):g}", bold=True))
-    says = f"{turns} turns: a forward (blue) takes 1, a backward (gold, B) 2. Numbers: microbatches. Striped: idle."
-    return Frame(says, tuple(shapes))
+    shapes += _key(_GRID + stages * _LINE - 12)
+    return Frame(f"{turns} turns. A number is a microbatch's; B marks its backward.", tuple(shapes))
+
+
+def _key(y: float) -> list[Shape]:
+    """Return what colours, letters and stripes of a whole step mean, its squares from `y` - 8 on."""
+    entries = ((_LEFT, "0", "forward: 1 turn"), (_LEFT + 190, "B0", "backward: 2 turns"), (_LEFT + 400, "", "idle"))
+    shapes: list[Shape] = []
+    for x, letters, words in entries:
+        fill = {"0": "forward", "B0": "backward"}.get(letters, "none")
+        edge = "ground" if letters else "line"
+        shapes.append(Box("", x, y - 8, 32, 22, fill, letters, 15, edge=edge, hatched=not letters))
+        shapes.append(Words(x + 40, y + 8, words))
+    return shapes
 
 
 def _row(

@@ -9,9 +9,9 @@ import { ended } from "./operations.js";
 const HIGH = 296; // pixels of the picture, before the slide enlarges it
 const [HEAD, FOOT, APART] = [28, 26, 8];
 const LEFT = 74;
-const HELD = 96; // right of the rows
-const CELLS = 54; // of these for cells, one for each microbatch held
+const HELD = 52; // right of the rows
 const DIGIT = 0.64; // of a size, how wide a digit is
+const AROUND = 3; // and what is free around letters
 const SIZES = [18, 16]; // of the letters in operations: 33 and 29 pixels on the slide
 const WORDS = 18;
 const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
@@ -31,12 +31,15 @@ function saidIn(all, kinds, ways) {
   );
   const each = ways.flatMap((words) => SIZES.map((size) => ({ words, size })));
   const fits = ({ words, size }) =>
-    own.filter(([given, wide]) => wide > DIGIT * size * words(given).length).length > 0.9 * own.length;
+    own.filter(([given, wide]) => wide > DIGIT * size * words(given).length + AROUND).length > 0.9 * own.length;
   return each.find(fits) ?? NOTHING;
 }
 
-/** A microbatch's number, with a B before it where backwards have room for that: so print in grey tells them apart. */
-const namesOf = (all) => ({ forward: saidIn(all, "F", [plain]), backward: saidIn(all, "BIW", [named, plain]) });
+/** A microbatch's number, with a B before it in a backward, so that print in grey tells them apart; or in none. */
+function namesOf(all) {
+  const names = { forward: saidIn(all, "F", [plain]), backward: saidIn(all, "BIW", [named]) };
+  return Object.values(names).includes(NOTHING) ? { forward: NOTHING, backward: NOTHING } : names;
+}
 
 /** One operation. */
 function bar(laid, s, at, { y, tall, names, now }) {
@@ -56,20 +59,10 @@ function bar(laid, s, at, { y, tall, names, now }) {
   return faint(start > now, cell);
 }
 
-/** What a stage holds at most: a cell for each microbatch, and how many. */
-function heldBy(peak, top, x, y, tall) {
-  const cell = CELLS / top;
-  const cells = Array.from({ length: Math.ceil(peak) }, (_, k) =>
-    rect(x + k * cell, y + 1, Math.min(peak - k, 1) * cell - 1, tall - 2, { fill: hue("optimizer") }),
-  );
-  const number = text(
-    x + HELD - 14,
-    y + tall / 2 + 6.5,
-    Number(peak.toPrecision(3)),
-    "end",
-    sized(WORDS, "font-weight:650"),
-  );
-  return tag("g", { "data-peak": peak }, cells.join("") + number);
+/** How many microbatches a stage holds at most. */
+function heldBy(peak, x, y, tall) {
+  const number = Number(peak.toPrecision(3));
+  return tag("g", { "data-peak": peak }, text(x, y + tall / 2 + 6.5, number, "end", sized(WORDS, "font-weight:650")));
 }
 
 /** What colours and letters mean. */
@@ -78,7 +71,7 @@ function keyOf(x, y, names) {
     rect(at, y - 14, 24, 18, { fill, class: "edge" }) +
     (letter ? text(at + 12, y, letter, "middle", sized(14, ink(fill).style)) : "") +
     text(at + 30, y, words, "", sized(16));
-  const isLettered = names.backward.words(["B", 0]) === "B0";
+  const isLettered = names.backward !== NOTHING;
   return (
     entry(x, "forward", FILL.F, isLettered && "0") +
     entry(x + 104, "backward", FILL.B, isLettered && "B0") +
@@ -97,7 +90,6 @@ export function hallPicture(all, scene, defined) {
   const room = HIGH - FOOT - shown.length * HEAD - (shown.length - 1) * APART;
   const pitch = Math.min(room / rows, 50);
   const tall = pitch - 3;
-  const top = most([1, ...all.flatMap(({ peaks }) => peaks)]);
   let [svg, y] = [defined, 0];
   shown.forEach((laid, which) => {
     const idle = `idle ${Math.round(100 * laid.bubble)} %`;
@@ -105,13 +97,13 @@ export function hallPicture(all, scene, defined) {
     const at = Math.max(LEFT, 11 * laid.name.length + 14);
     svg += text(at, y + 19, idle, "", { ...sized(WORDS), "data-bubble": laid.bubble.toFixed(6) });
     if (!which) svg += keyOf(right - 290, y + 19, names);
-    svg += text(right + 8, y + 19, "holds", "", sized(16));
+    svg += text(width - 4, y + 19, "holds", "end", sized(16));
     y += HEAD;
     laid.stages.forEach((row, s) => {
       svg += text(0, y + tall / 2 + 6, `stage ${s}`, "", sized(16));
       svg += rect(laid.x(0), y, laid.x(ended(laid.stages)) - laid.x(0), tall, { fill: "url(#lk-idle0)" });
       svg += row.map((_, k) => bar(laid, s, k, { y, tall, names, now })).join("");
-      svg += heldBy(laid.peaks[s], top, right + 8, y, tall);
+      svg += heldBy(laid.peaks[s], width - 4, y, tall);
       y += pitch;
     });
     if (now < Infinity) svg += line(laid.x(now), y - laid.p * pitch, laid.x(now), y, "now");
