@@ -202,10 +202,14 @@ def test_the_best_cap_is_named_and_what_each_sends_and_sliders_are_of_one_width(
     assert "a step: 16.9 ms" in words and number(page, "step") == "16.9 ms"
     told = [each for each in words if "bucket" in each and each.split()[-1] != "E"][-8:]
     assert told[0] == "15.7 ms80 buckets, one a tensor" and told[2] == "642 µs14 bucketsbest"
-    assert told[4] == f"! {number(page, 'exposed')}5 bucketsthis cap, as above"
+    assert told[4] == f"{number(page, 'exposed')}5 bucketsthis cap, as above"
+    fills = page.eval_on_selector_all("[data-cap]", "(all) => all.map((each) => each.getAttribute('style'))")
+    assert [cap for cap, fill in enumerate(fills) if "currentColor" in fill] == [2, 4]  # the best one, and this one
+    assert not any("--lk-wrong" in fill for fill in fills)  # red is what is exposed in the step above
+    assert words.count("18 ms") == 2  # bars have an axis of their own
     assert told[7] == "3.59 ms1 bucket, sent after backwardDDP’s default cap: 25 MiB"
     assert len(page.inner_text(".labkit-figure header b").split()) <= 12
-    saved = "Of these caps 2 MiB is best: a step takes 301 µs (1.8 %) less than with 5 MiB"
+    saved = "Of these caps 2 MiB is best: a step takes about 300 µs (1.8 %) less than with 5 MiB"
     assert saved in page.text_content("[data-part=stage]")
     assert page.inner_text("[data-part=say]").endswith("Best of these caps: 2 MiB, 16.6 ms.")
     hidden = "(place) => getComputedStyle(place).clipPath"

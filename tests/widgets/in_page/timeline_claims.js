@@ -551,7 +551,7 @@ test("a headline that says who comes last marks them, and why where they compute
   const rows = [20, 20, 50].map((long, rank) => [rank, 0, [[0, long, 0]]]);
   const run = runOf(rows, { span: 60, title: "Rank 2 comes last; the others wait 50 % of the time for it" });
   const found = numbers(run, 0, 60);
-  assert.deepEqual(found.slower, { ranks: [2], compute: 50, others: 20 });
+  assert.deepEqual(found.slower, { ranks: [2], compute: 50, others: 20, hidden: 0 });
   const [, , [label, , value]] = tilesOf([{ ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1] }], false);
   assert.deepEqual([label, value], ["computing: 50 ns, the others 20 ns", "rank 2: 2.5 times as long"]);
   assert.equal(numbers(runOf(rows, { span: 60, title: "" }), 0, 60).slower, undefined);
@@ -561,6 +561,10 @@ test("a headline that says who comes last marks them, and why where they compute
     ["saved if rank 2 came in time: calls begin earlier", "replayed without the delay", "10 ns a step"],
   ]);
   assert.equal(tilesOf([{ ...stepping, inTime: undefined }], false).length, 3);
+  const why = ({ hidden, inTime }) =>
+    tilesOf([{ ...stepping, inTime, slower: { ...stepping.slower, hidden } }], false)[3][0].split(": ")[1];
+  assert.equal(why({ hidden: 20, inTime: 5 }), "15 ns + 10 ns hidden"); // 25 ns are saved
+  assert.equal(why({ hidden: 20, inTime: 10 }), "calls begin earlier"); // they are no sum of those
 });
 
 test("of a rank that works while the others wait tiles say how long it and they are busy", () => {
@@ -579,7 +583,7 @@ test("of a rank that works while the others wait tiles say how long it and they 
     [
       ["length", "60 ns"],
       ["computing or moving bytes, rank 0", "58 ns"],
-      ["computing or moving bytes, mean of the others", "15 ns"],
+      ["waiting (0 %), mean of the others; 15 ns busy, 45 ns idle", "0 ns"],
     ],
   );
 });

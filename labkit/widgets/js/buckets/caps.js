@@ -3,11 +3,13 @@
 import { hue } from "../figure/colours.js";
 import { escaped, rect, tag, text, wrapped } from "../figure/markup.js";
 import { least } from "../figure/numbers.js";
+import { axis } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
 
 const MIB = 2 ** 20;
 const TORCHS = 25; // MiB: the cap of torch's DDP where nobody says otherwise
 const [ROW, BAR] = [17, 11]; // pixels
+const AXIS = 22; // pixels of the axis under the bars
 const HEADS = 10; // pixels under what is said over the bars
 const BOLD = 0.8; // of the letters in a line that are not bold
 const ROOMY = 600; // pixels of a plot that has room for reasons
@@ -48,21 +50,21 @@ function reasons({ data, values, counts, sizes, curve }, group, isRoomy) {
 /** What stands beside the bar of caps that are alike: [how long it is, what is sent, what there is to say of it]. */
 function wordsOf(scene, [group, cost], isRoomy) {
   const isThis = group.some((k) => scene.data.caps[k] === scene.values.cap);
-  const isRed = isThis && !scene.now.skew && cost > 0;
-  return { isThis, isRed, words: [`${isRed ? "! " : ""}${seconds(cost)}`, ...reasons(scene, group, isRoomy)] };
+  return { isThis, words: [seconds(cost), ...reasons(scene, group, isRoomy)] };
 }
 
-/** The bar of caps that are alike: of this one red, as above, where all of it is exposed; of the best one in ink. */
+/** The bar of caps that are alike: of the best one in ink, of this one framed in it. */
 function barOf(scene, each, { x, y, wide, scale }) {
   const [group, cost] = each;
-  const { isThis, isRed, words } = wordsOf(scene, each, wide >= ROOMY);
+  const { isThis, words } = wordsOf(scene, each, wide >= ROOMY);
   const isBest = group.includes(scene.curve.indexOf(least(scene.curve)));
   const bold = isThis || isBest ? " bold" : "";
-  const fill = (isRed && hue("wrong")) || (isBest ? "currentColor" : hue("line"));
+  const frame = isThis ? ";stroke:currentColor;stroke-width:2" : "";
+  const style = `fill:${isBest ? "currentColor" : hue("line")}${frame}`;
   const name = nameOf(scene.data.caps, group);
   const told = [bold, "grey", "bold"].map((look, k) => tag("tspan", { class: look, dx: k ? 8 : 0 }, escaped(words[k])));
   return (
-    rect(x, y, cost * scale, BAR, { style: `fill:${fill}`, "data-cap": scene.data.caps[group[0]] }) +
+    rect(x, y, cost * scale, BAR, { style, "data-cap": scene.data.caps[group[0]] }) +
     text(x - 6, y + BAR - 1, name, `small end${bold}`) +
     tag("text", { x: x + cost * scale + 6, y: y + BAR - 1 }, told.join(""))
   );
@@ -83,5 +85,6 @@ export function capBars(scene, { x, y, wide, perSecond }) {
   const [told, down] = wrapped(`${computing}${scaled}`, y + tall + 17, x + wide);
   const top = y + tall + down + HEADS;
   const bars = groups.map((each, k) => barOf(scene, each, { x, y: top + ROW * k, wide, scale }));
-  return [head + told + bars.join(""), tall + down + HEADS + ROW * groups.length];
+  const under = axis(x, top + ROW * groups.length, wide, wide / scale, seconds);
+  return [head + told + bars.join("") + under, tall + down + HEADS + ROW * groups.length + AXIS];
 }

@@ -108,7 +108,8 @@ function advice({ data, values, now: { whole }, curve }) {
   const saved = whole - curve[best];
   if (data.caps.indexOf(values.cap) < 0 || values.cap === data.caps[best]) return name;
   if (saved < WORTH * whole) return `${name}; ${mib(values.cap)} is within ${part(WORTH)}`;
-  return `${name}: a step takes ${seconds(saved)} (${part(saved / whole)}) less than with ${mib(values.cap)}`;
+  const about = seconds(Number(saved.toPrecision(2))); // times beside it are rounded, too
+  return `${name}: a step takes about ${about} (${part(saved / whole)}) less than with ${mib(values.cap)}`;
 }
 
 /** What is wrong with the plan; else the bucket that was sent last; in the end what the step costs. */

@@ -1,6 +1,7 @@
 // The ranks that come last: a line from them to the ends of the others' waits, with their lengths.
 
-import { BLOCKED, COMMUNICATION, COMPUTE } from "./kinds.js";
+import { MOST, NEAR, comesAt, hiddenWaits } from "./hidden.js";
+import { COMMUNICATION, COMPUTE } from "./kinds.js";
 import { lateRanks } from "./last_ranks.js";
 import { LEFT, RIGHT, holdsWords, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
 import { widthOf } from "./paint_marks.js";
@@ -9,21 +10,11 @@ import { rowBusy } from "./shares.js";
 import { timeText } from "./words.js";
 
 const LEAST = 3; // pixels of a wait whose end is tied to who comes
-const MOST = 200; // waits of a row
-const HIDDEN = "hidden wait";
+const HIDDEN = ["hidden wait", "hidden"];
 const UNDER = 4; // pixels from a row to a bracket below it
 const FONT = "12px system-ui, sans-serif";
 const BOLD_FONT = "700 12px system-ui, sans-serif";
 const BOLD = 4; // pixels by which half of such words is wider, at most
-const NEAR = 0.05; // of a wait, by which who is waited for may come beside its end
-
-/** Whether one of the late ranks begins to move bytes at that time. */
-function comesAt({ segmentStart, segmentCategory }, rows, time, near) {
-  return rows.some(({ from, to }) => {
-    const at = lowerBound(segmentStart, from, to, time - near);
-    return at < to && segmentStart[at] <= time + near && segmentCategory[at] !== BLOCKED;
-  });
-}
 
 /** [begin, end] of the waits in view of one row that a late rank ends. */
 function waitsOf(state, number, row, late) {
@@ -39,23 +30,8 @@ function waitsOf(state, number, row, late) {
   return found;
 }
 
-/** [begin, end] of the waits in view that computing hides: of a call that moves once a late rank comes. */
-function hiddenWaits(state, number, row, late) {
-  const { start, segmentStart, segmentEnd } = state.runs[number];
-  const [t0, t1] = windowOf(state, number);
-  const found = [];
-  const first = lowerBound(start, row.first, row.last, t0);
-  for (let i = first; i < row.last && start[i] < t1 && i < first + MOST; i++) {
-    const at = lowerBound(segmentEnd, row.from, row.to, start[i] + 1);
-    const long = segmentStart[at] - start[i];
-    if (at === row.to || long < LEAST * pixelOf(state) || found.at(-1)?.[1] === segmentStart[at]) continue;
-    if (comesAt(state.runs[number], late, segmentStart[at], NEAR * long)) found.push([start[i], segmentStart[at]]);
-  }
-  return found;
-}
-
 /** A frame in dashes from where a call begins to where a late rank comes for it, and what it is where that has room. */
-function paintHidden(context, state, { run, y, bar }, wait) {
+function paintHidden(context, state, { run, y, bar, told }, wait) {
   const [from, to] = wait.map((time) => Math.round(xOf(state, time + shiftOf(state, run))));
   state.marks.add("hidden");
   context.strokeStyle = state.theme.ink;
@@ -64,7 +40,10 @@ function paintHidden(context, state, { run, y, bar }, wait) {
   context.strokeRect(from + 0.5, y + 0.5, to - from - 1, bar - 1);
   context.setLineDash([]);
   const left = Math.max(from, LEFT);
-  if (widthOf(context, state, HIDDEN) + 2 < to - left) context.fillText(HIDDEN, (left + to) / 2, y + bar / 2);
+  const fits = (words) => widthOf(context, state, words) + 2 < to - left;
+  const [name, long] = [HIDDEN.find(fits), timeText(wait[1] - wait[0])];
+  if (name) context.fillText(name, (left + to) / 2, y + bar / 2);
+  if (name && told && fits(long)) context.fillText(long, (left + to) / 2, y + bar + 10);
 }
 
 /** Waits between which the rank computes nothing, together. */
@@ -84,23 +63,25 @@ function wordsOf(group) {
   return group.length > 1 ? `${all} in ${group.length} waits` : all;
 }
 
-/** A frame round each of the waits, and below, left of where the first ends, how long they are, if after `least`. */
+/** A frame round each of the waits, and below, under a bracket, how long they are, if after `least`. */
 function tellWaits(context, state, { run, y, bar }, group, least) {
   const words = wordsOf(group);
   const ends = group.map((wait) => wait.map((time) => Math.round(xOf(state, time + shiftOf(state, run))) + 0.5));
   const wide = widthOf(context, state, words) + 2 * BOLD;
-  const right = ends[0][1] - 6;
-  if (right - wide < Math.max(LEFT, least) || right > state.width - RIGHT) return ends.at(-1)[1];
+  const middle = (ends[0][0] + ends.at(-1)[1]) / 2;
+  const [left, right] = [middle - wide / 2, middle + wide / 2];
+  if (left < Math.max(LEFT, least) || right > state.width - RIGHT) return ends.at(-1)[1];
   context.strokeStyle = state.theme.ink;
   for (const [from, to] of ends) context.strokeRect(from, y + 0.5, to - from, bar - 1);
   context.fillStyle = state.theme.ink;
   context.fillRect(ends[0][0], y + bar + 2, ends.at(-1)[1] - ends[0][0], 1);
+  context.fillStyle = state.theme.paper; // no line goes through words
+  context.fillRect(left, y + bar + 4, wide, 12);
+  context.fillStyle = state.theme.ink;
   context.font = BOLD_FONT;
-  context.textAlign = "right"; // no line goes through words
-  context.fillText(words, right, y + bar + 10);
+  context.fillText(words, middle, y + bar + 10);
   context.font = FONT;
-  context.textAlign = "center";
-  return ends.at(-1)[1];
+  return Math.max(right, ends.at(-1)[1]);
 }
 
 /** Draw a line from where a late rank comes to each wait that ends then. */
@@ -121,7 +102,8 @@ export function paintLate(context, state) {
       for (const [, end] of waits) heights.set(end, [...(heights.get(end) ?? []), place.y, place.y + place.bar]);
       if (!work || !place.told) continue;
       told.push([place, together(run, work, waits)]);
-      for (const wait of hiddenWaits(state, number, place.row, comers)) paintHidden(context, state, place, wait);
+      const hidden = hiddenWaits(run, place.row, comers, windowOf(state, number), LEAST * pixelOf(state));
+      for (const wait of hidden) paintHidden(context, state, place, wait);
     }
     for (const [time, ends] of heights) tie(context, state, xOf(state, time + shiftOf(state, number)), ends, late);
     for (const [place, groups] of told) {

@@ -1,6 +1,7 @@
 // The numbers of an interval of time: all from the columns the picture is painted from.
 
-import { COMPUTE } from "./kinds.js";
+import { hiddenWaits } from "./hidden.js";
+import { COMMUNICATION, COMPUTE } from "./kinds.js";
 import { lateRanks, workingRank } from "./last_ranks.js";
 import { lowerBound } from "./search.js";
 import { before, rowBusy } from "./shares.js";
@@ -109,19 +110,29 @@ const meansOf = (all, ranks, of) =>
     ),
   );
 
-/** { ranks, compute, others } of the ranks that come last, where it is because they compute longer: means, ns. */
-function slowerOf(run, all) {
+/** { ranks, compute, others, hidden } of the ranks that come last, where they compute longer: means, ns. */
+function slowerOf(run, all, window) {
   const ranks = lateRanks(run);
   const [compute, others] = meansOf(all, ranks, ({ computed }) => computed);
-  return compute >= SLOWER * others && others > 0 ? { ranks, compute, others } : undefined;
+  if (!(compute >= SLOWER * others && others > 0)) return undefined; // nobody is late
+  return { ranks, compute, others, hidden: hiddenOf(run, ranks, window) };
 }
 
-/** { rank, busy, others } of a rank that works while others wait: how long it computes or moves bytes, and they do. */
+/** How long the mean of the others waits for the late ranks while it computes. */
+function hiddenOf(run, late, [t0, t1]) {
+  const lane = (rank) => run.ranks.get(rank).lanes[COMMUNICATION];
+  const comers = late.map(lane).filter(Boolean);
+  const others = [...run.ranks.keys()].filter((rank) => !late.includes(rank));
+  const long = (rank) => (lane(rank) ? hiddenWaits(run, lane(rank), comers, [t0, t1]) : []);
+  return meanOf(others, (rank) => long(rank).reduce((sum, [begin, end]) => sum + end - begin, 0));
+}
+
+/** { rank, busy, others, waiting } of a rank that works while others wait: how long it is busy, they are, they wait. */
 function worksOf(run, all) {
   const rank = workingRank(run);
   if (rank === undefined) return undefined;
   const [busy, others] = meansOf(all, [rank], (each) => each.busy);
-  return { rank, busy, others };
+  return { rank, busy, others, waiting: meansOf(all, [rank], ({ blocked }) => blocked)[1] };
 }
 
 /** Parts of the time of all ranks; of real processes it is not recorded when they compute. */
@@ -169,7 +180,7 @@ export function numbers(shown, from, to) {
     title: run.title ?? "",
     inTime: run.in_time,
     works: worksOf(run, ranks),
-    slower: isKnown ? slowerOf(run, ranks) : undefined,
+    slower: isKnown ? slowerOf(run, ranks, [t0, t1]) : undefined,
     ...sharesOf(sums, all, isKnown),
     busbw: busBandwidth(run, t0, t1),
   };

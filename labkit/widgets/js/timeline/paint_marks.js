@@ -1,7 +1,7 @@
 // Over the bars: names, the outline of a second run, clocks' errors, focus, interval and cursor.
 
 import { twinOf } from "./complete.js";
-import { COMPUTE, REGION } from "./kinds.js";
+import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, shiftOf, windowOf, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
@@ -62,33 +62,16 @@ export function paintSeams(context, state) {
 
 /** Write an event's name into its bar, where it fits between two pixels. */
 export function writeName(context, state, { y, bar }, label, category, [left, right]) {
-  const text = holdsNames(bar) && nameFor(context, state, label, right - left - 6);
+  const text = holdsNames(bar) && nameFor(context, state, label, right - left - 2);
   if (!text) return;
   context.fillStyle = state.theme.onBar[category];
-  context.fillText(text, left + 3, y + bar / 2 + 0.5);
-}
-
-/** Write the name of what a rank computes first beside it, where it has no room in it and nothing follows for long. */
-function paintFirst(context, state, place) {
-  const { run: number, row, y, bar } = place;
-  const { segmentStart, segmentEnd, owner, labels, label } = state.runs[number];
-  if (row.lane !== COMPUTE || row.from === row.to || !holdsNames(bar)) return;
-  const [from, to] = [segmentStart[row.from], segmentEnd[row.from]].map((time) =>
-    xOf(state, time + shiftOf(state, number)),
-  );
-  const next =
-    row.from + 1 < row.to ? xOf(state, segmentStart[row.from + 1] + shiftOf(state, number)) : state.width - RIGHT;
-  const name = labels[label[owner[row.from]]][0].replace(/_$/, "");
-  const wide = widthOf(context, state, name);
-  if (from < LEFT || wide + 6 < to - from || to + wide + 8 > next) return;
-  context.fillStyle = state.theme.quiet;
-  context.fillText(name, to + 4, y + bar / 2 + 0.5);
+  const pad = Math.min(3, (right - left - widthOf(context, state, text)) / 2);
+  context.fillText(text, left + pad, y + bar / 2 + 0.5);
 }
 
 /** Write names into bars that are wide enough. */
 export function paintNames(context, state) {
   context.textAlign = "left";
-  if (!state.few) state.layout.rows.slice(0, 1).forEach((place) => paintFirst(context, state, place));
   for (const place of state.layout.rows) {
     const run = state.runs[place.run];
     if (place.row.lane === REGION || !holdsNames(place.bar)) continue;

@@ -3,7 +3,7 @@
 import { element, unbroken } from "./element.js";
 import { ranksText } from "./layout.js";
 import { NOTED } from "./numbers.js";
-import { timeText } from "./words.js";
+import { percentText, timeText } from "./words.js";
 
 /** Times in words; nothing beside something in its unit. */
 function timesText(times) {
@@ -13,6 +13,7 @@ function timesText(times) {
 }
 
 const MOSTLY = 0.9; // of what is left of a run: what is computing, where that is told
+const SAME = 0.005; // of a sum: what differs by less is it
 const MOST = 0.5; // of a difference: what is more of it is a reason for it
 
 const percent = (share) => `${Math.round(100 * share)} %`;
@@ -117,22 +118,34 @@ function slowerTile([one, other]) {
 }
 
 /** How long a rank is busy that works while the others wait, and they: what its headline says, in times that add up. */
-function worksTiles([{ works }], isZoomed) {
-  const tile = (who, time) => [
-    `computing or moving bytes${isZoomed ? " in view" : ""}, ${who}`,
-    "busy",
-    timeText(time),
+function worksTiles([{ works, window }], isZoomed) {
+  const inView = isZoomed ? " in view" : "";
+  const { rank, busy, others, waiting } = works;
+  const rest = `${timeText(others)} busy, ${timeText(Math.max(window - waiting - others, 0))} idle`;
+  return [
+    [`computing or moving bytes${inView}, rank ${rank}`, "busy", timeText(busy)],
+    [
+      `waiting${inView} (${percentText(waiting / window)}), mean of the others; ${rest}`,
+      "stands in a call, and nothing moves",
+      timeText(waiting),
+    ],
   ];
-  return [tile(`rank ${works.rank}`, works.busy), tile("mean of the others", works.others)];
 }
 
 /** What a step takes longer because some come last, where it is known how long it would take if they did not. */
-function costTile([{ edges, inTime, slower }, other]) {
+function costTile([{ edges, inTime, slower, blocked, waiting, numRanks }, other]) {
   if (other || !edges || !inTime || !slower) return [];
-  const takes = (edges.at(-1) - edges[0]) / (edges.length - 1);
-  const title = "replayed without the delay";
+  const count = edges.length - 1;
+  const saved = (edges.at(-1) - edges[0]) / count - inTime;
+  const parts = [blocked / countOf({ waiting, numRanks }), slower.hidden].map((time) => time / count);
+  const isSum = parts[1] && Math.abs(parts[0] + parts[1] - saved) < SAME * saved;
+  const why = isSum ? `${parts.map(timeText).join(" + ")} hidden` : "calls begin earlier";
   return [
-    [`saved if ${nameOf(slower.ranks)} came in time: calls begin earlier`, title, `${timeText(takes - inTime)} a step`],
+    [
+      `saved if ${nameOf(slower.ranks)} came in time: ${why}`,
+      "replayed without the delay",
+      `${timeText(saved)} a step`,
+    ],
   ];
 }
 
