@@ -273,8 +273,8 @@ for message in posted.timeline.messages()[:3] + labkit.run(one_arrives, on=labki
     print(message)
 
 # %% [markdown]
-# Which field is `None` in three lines, and a number in the last? The number is the receive's position, from 0, among
-# all communication calls of the receiver.
+# Which field is `None` in three lines, and a number in the last? It says which of the receiver's communication calls took
+# the message, counted from 0.
 #
 # ### Exercise [[never_heard]]
 #

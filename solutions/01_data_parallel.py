@@ -290,7 +290,7 @@ for kind in (MiniDataParallel, MadeOnce):
 
 # %% [markdown]
 # At step 0 the losses are equal. Then the optimizer updates the original's weights, but the clones keep the old ones.
-# Only a replica 0 with the original's own parameters uses the new ones.
+# (If your replica 0 is the original itself, it uses the new ones.)
 
 # %% [markdown] tags=["slide-only"]
 # ## Right, to 14 decimals
@@ -309,8 +309,8 @@ for kind in (MiniDataParallel, MadeOnce):
 # Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs Python code at a
 # time. (Free-threaded Python has none.) Take the worst case: a hundred layers of plain Python. With one thread, a layer
 # takes a ms or two. With two threads, each has half of the samples, and a layer takes half as long unless its thread
-# waits. A layer of more than 3 ms most likely waited for the lock: its bar is in the *host* row, the others' in the
-# *compute* row.
+# waits. A layer of more than 3 ms most likely waited for the lock. The picture puts its bar in the *host* row, the
+# others in the *compute* row.
 
 
 # %% tags=["given"]
@@ -387,7 +387,7 @@ labkit.answer("long_operators", "twice as fast")
 # <!-- notes: Let the room look at the recorded run, and collect answers: a slow device, uneven pieces, the lock, one port. Why are three the fastest? Each further device costs 11 ms or more at the port, and the fourth saves 8 ms of computing. -->
 
 # %% [markdown]
-# ## 7 Eight devices, no faster than one
+# ## 7 Eight devices, hardly faster than one
 #
 # This is one step on eight A100s, recorded on the virtual cluster: eight layers of 2048 x 2048 (134 MB), 8192 samples.
 # Each GPU has one PCIe port. Rank *i* plays device *i*.

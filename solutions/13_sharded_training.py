@@ -414,23 +414,23 @@ steps = {name: run.timeline.makespan_ns for name, run in runs.items()}
 labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 
 # %% [markdown]
-# (The numbers are those of our solutions.) DDP's two steps take 5.0 ms of computing and 2.1 ms of communication that
+# (The numbers are those of our solutions, in float32.) DDP's two steps take 5.0 ms of computing and 2.1 ms of communication that
 # nothing hides. ZeRO-1 takes 2.7 ms longer: 0.8 ms for its extra bytes, and 1.9 ms for *copying*. It cuts 76 tensors
 # into shards and puts them together again, with separate kernels for each. ZeRO-2 sends as many bytes as DDP and still
-# takes 1.8 ms longer: 0.2 ms for communication that nothing hides, and 1.6 ms for copying. (DeepSpeed copies less: its
+# takes 1.8 ms longer: nothing hides 0.2 ms more of the communication, and 1.6 ms go into copying. (DeepSpeed copies less: its
 # parameters are views of one flat buffer, and gradients leave in buckets.)
 #
-# What you get for this time is memory: a rank's peak falls from 132.9 MB to 105.5 MB with ZeRO-1 and to 48.5 MB with
+# You get memory for this time: a rank's peak falls from 132.9 MB to 105.5 MB with ZeRO-1 and to 48.5 MB with
 # ZeRO-2.
 #
 # With ZeRO-1, Adam's two means shrink from 38.0 MB to 4.7 MB. Why does that save 27.4 MB, and not 33.2? A rank also
 # keeps its shards of parameters and gradients, *beside* the whole ones: 4.7 MB. And the peak moves from AdamW's update,
-# which needs 19.0 MB for square roots, to the gather. There a buffer takes 19.0 MB, and 1.0 MB more while one tensor is
-# copied out of it. So 33.2 - 4.7 - 1.0 remain: 27.4, up to rounding.
+# which needs 19.0 MB for square roots, to the gather. There a buffer takes 19.0 MB, and the copy of one tensor out of it
+# 1.0 MB. So 33.2 - 4.7 - 1.0 remain: 27.4, up to rounding.
 #
 # Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which saves 38
-# MB of communication buffers. DDP makes buckets of 19 MB for the first step. For the second it makes all of them anew,
-# and here the first ones stay.
+# MB of communication buffers. DDP makes buckets of 19 MB for the first step, and new ones before the second. In
+# this run the first ones are not freed.
 #
 # ## 6 Which rank holds memory that should be free?
 #
@@ -500,11 +500,11 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # * A tensor keeps its memory as long as anything refers to it: autograd, a list, a logged loss. (The bonus shows an
 #   exception.)
 #
-# **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number of GPUs is: parameters and
-# gradients stay whole on each, and take 28 GB. With ZeRO-2 a GPU holds 14 GB of parameters and its share of 98 GB. On
-# eight GPUs that is 26.25 GB, still too much. Ten hold the state and nothing else: 0.2 GB are left. Sixteen leave 3.9
-# GB for activations and buffers. (Your `step` gathers all parameters into *one* buffer, which would take 14 GB more.
-# DeepSpeed gathers them in buckets.) With ZeRO-3, each of your eight holds 14 GB. That is the bonus.
+# **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number is: each GPU keeps all
+# parameters and gradients, 28 GB. With ZeRO-2 a GPU holds 14 GB of parameters and its share of 98 GB. On eight GPUs
+# that is 26.25 GB, still too much. Ten hold the state and nothing else: 0.2 GB are left. Sixteen are enough: 3.9 GB are
+# left, if `step` gathers in buckets, as DeepSpeed does. (Yours gathers into *one* buffer of 14 GB, and then no number
+# is enough.) With ZeRO-3, the bonus, each of your eight holds 14 GB.
 #
 # At scale, ZeRO-3 gets slow if gathering a layer takes longer than computing the one before, as with small batches or
 # slow links between nodes. And every rank still computes every layer.
@@ -606,7 +606,7 @@ class Unit:
 # block's output alive until the block's backward is over.) When all gradients of a unit are complete, start its
 # scatter. Starting it also drops the unit's whole gradients.
 #
-# The **root** unit holds what is in no block: in the GPT the embeddings and the last norm. The embedding is used
+# The **root** unit holds what is in no block, or in several: in the GPT the embeddings and the last norm. The embedding is used
 # first and last, so the root stays whole from the start of forward to the end of backward.
 #
 # ### Exercise [[sharded_module]]
@@ -811,8 +811,8 @@ for train in (yours, train_fully_sharded):
 #
 # * a larger **microbatch**: more sequences go through the model together, so blocks are gathered less often;
 # * **keep** a layer whole between forward and backward: that saves a gather;
-# * **save** a layer's activations. Otherwise backward recomputes the layer's forward from its input. This is
-#   **activation checkpointing**: if forward takes one unit of time, backward then takes three instead of two.
+# * **save** a layer's activations. A layer whose activations are not saved is recomputed from its input in backward
+#   (**activation checkpointing**): if forward takes one unit of time, backward then takes three instead of two.
 #
 # `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. Here they are for the smallest plan, one
 # sequence at a time:
@@ -886,7 +886,8 @@ def clip_by_global_norm(gradients: list[Tensor], max_norm: float, group: Any = N
 
     Returns the norm of the whole gradient before clipping, computed in float32. You may rely on this: its square is
     finite in float32. If the norm is at most max_norm, all gradients stay unchanged. (torch divides by the norm plus
-    1e-6, and so never by zero. You may do the same, although that also scales a norm less than 1e-6 below max_norm.)
+    1e-6, and so never by zero. You may do the same, although it also shrinks gradients whose norm lies between
+    max_norm - 1e-6 and max_norm.)
 
     Args:
         gradients: This rank's shards, float32, bfloat16 or float16; a rank may have none.
