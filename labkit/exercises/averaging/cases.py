@@ -23,7 +23,7 @@ def step(seed: int, rank: int, batch: int, passes: int = 1, **more: Value) -> di
         rank: Which rank.
         batch: Samples in each pass.
         passes: Backward passes.
-        more: quiet, spare, spare_passes, stumble, counted, keep (see on_ranks.train).
+        more: quiet, spare, spare_passes, stumble, counted, keep, idle (see on_ranks.train).
     """
     batches = [hard_batch(part_of(seed, "rank", rank, number), batch) for number in range(passes)]
     return {"x": [x for x, _ in batches], "y": [y for _, y in batches], **more}
@@ -48,6 +48,7 @@ def training_case(
     spare: Mapping[int, Sequence[int]] | None = None,
     counted: tuple[int, int] | None = None,
     evaluated: bool = False,
+    idle: tuple[int, int] | None = None,
 ) -> Case:
     """Return a case in which every rank begins with another model and trains on batches of its own.
 
@@ -64,6 +65,7 @@ def training_case(
         spare: Step -> ranks that use the spare layer in it.
         counted: A step and a rank whose whole-numbered buffers have grown by one before it.
         evaluated: Whether each rank evaluates its model on a batch of its own after the last step.
+        idle: A step and a rank that makes no backward in it.
     """
     draw = random.Random(seed)
     batch = draw.randint(3, 6)
@@ -76,6 +78,8 @@ def training_case(
                 more["spare"] = True
             if counted == (number, rank):
                 more["counted"] = 1
+            if idle == (number, rank):
+                more["idle"] = True
             mine.append(step(seed + 17 * number, rank, batch, **more))
         given: dict[str, Value] = {
             "seed": part_of(seed, "rank", rank), "model": dict(model), "wrapper": wrapper, "lr": 0.05, "steps": mine,
