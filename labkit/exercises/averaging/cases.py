@@ -48,7 +48,6 @@ def training_case(
     spare: Mapping[int, Sequence[int]] | None = None,
     counted: tuple[int, int] | None = None,
     evaluated: bool = False,
-    idle: tuple[int, int] | None = None,
 ) -> Case:
     """Return a case in which every rank begins with another model and trains on batches of its own.
 
@@ -58,14 +57,13 @@ def training_case(
         world_size: Ranks.
         wrapper: The class that is built.
         rule: How gradients must travel: "each", "buckets" or "total".
-        steps: For each step its passes, quiet, spare_passes, stumble, keep; {} is one pass.
+        steps: For each step its passes, quiet, spare_passes, stumble, keep, idle; {} is one pass.
         model: Options of the hard model.
         cap_bytes: Of a bucket; None for a wrapper that takes none.
         buffers: Whether forward shares rank 0's buffers.
         spare: Step -> ranks that use the spare layer in it.
         counted: A step and a rank whose whole-numbered buffers have grown by one before it.
         evaluated: Whether each rank evaluates its model on a batch of its own after the last step.
-        idle: A step and a rank that makes no backward in it.
     """
     draw = random.Random(seed)
     batch = draw.randint(3, 6)
@@ -78,8 +76,6 @@ def training_case(
                 more["spare"] = True
             if counted == (number, rank):
                 more["counted"] = 1
-            if idle == (number, rank):
-                more["idle"] = True
             mine.append(step(seed + 17 * number, rank, batch, **more))
         given: dict[str, Value] = {
             "seed": part_of(seed, "rank", rank), "model": dict(model), "wrapper": wrapper, "lr": 0.05, "steps": mine,

@@ -86,7 +86,7 @@ def train(functions: Functions, inputs: Values) -> Values:
     this rank uses the spare layer), spare_passes (in how many of the first passes; without it in all), stumble
     (whether an error leaves a no_sync before), counted (by how much this rank's whole-numbered buffers have grown
     before the step), keep (gradients are not cleared before the step), perfect (targets are what the model says: every
-    gradient is zero), idle (this rank makes no backward; not with exchange); optional exchange: layers exchange
+    gradient is zero), idle (ranks that make no backward; not with exchange); optional exchange: layers exchange
     numbers during backward; optional evaluate: after the last step the model is evaluated on this batch, gradients
     still on, as they need not be off.
     """
@@ -148,7 +148,7 @@ def _backward_passes(wrapped: Any, step: dict[str, Any], cut: Cut) -> list[Value
             with wrapped.no_sync():
                 outputs.append(_forward_and_backward(wrapped, x, y, options, cut))
         else:
-            outputs.append(_forward_and_backward(wrapped, x, y, options, cut, bool(step.get("idle"))))
+            outputs.append(_forward_and_backward(wrapped, x, y, options, cut, dist.get_rank() in step.get("idle", ())))
             if number + 1 < len(step["x"]):
                 wrapped.finish_gradient_synchronization()
                 cut()

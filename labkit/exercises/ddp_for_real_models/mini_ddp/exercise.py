@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -12,7 +12,6 @@ from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.declared import Mistake, declared, either
 from labkit.checks.finding import Finding
 from labkit.checks.tensor_values import at, close
-from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
@@ -52,9 +51,11 @@ def mini_case(
     steps: list[dict[str, object]] = [{"perfect": True} if number == perfect else {} for number in range(3)]
     if quiet is not None:
         steps[quiet] = {"passes": 2, "quiet": 1, "spare_passes": 1}
+    if idle is not None:
+        steps[idle[0]]["idle"] = [idle[1]]
     return training_case(
         name, seed, world_size, wrapper="MiniDDP", rule="total", steps=steps, model=model, buffers=True, spare=spare,
-        counted=counted, idle=idle, evaluated=model.get("norm", 1) > 0,
+        counted=counted, evaluated=model.get("norm", 1) > 0,
     )  # fmt: skip
 
 
@@ -138,17 +139,12 @@ def _left_over(case: Case, step: int, name: str) -> Iterator[Tensor | None]:
         yield torch.stack(there).sum(0) / case.world_size if there else None
 
 
-def _steps_of_all(case: Case) -> list[dict[str, Any]]:
-    """Return the steps of rank 0, then those of rank 1, and so on."""
-    return [step for inputs in case.inputs for step in listed(inputs, "steps")]
-
-
 def _only_a_later_step(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether the first step is right and a later one, which asks no more of the wrapper, is not."""
     if not marks.only_later_steps(case, got, wire):
         return False
-    asks = [any(each.get(what) for what in ("quiet", "perfect", "idle")) for each in _steps_of_all(case)]
-    plain = [number for number in range(len(steps_of(case))) if not any(asks[number :: len(steps_of(case))])]
+    more = ("quiet", "perfect", "idle")
+    plain = [n for n, step in enumerate(steps_of(case)) if not any(step.get(what) for what in more)]
     return any(marks.wrong_names(case, got, number) - set(marks.SPARE) for number in plain)
 
 
