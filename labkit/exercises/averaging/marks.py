@@ -259,8 +259,8 @@ BUFFERS_AT_START = Mistake(
 FROZEN_AT_START = Mistake(
     "frozen parameters not broadcast",
     "Only parameters that need a gradient were broadcast. A frozen one must be equal on all "
-    "ranks too, or their forward passes differ.",
-    seen=lambda case, got, wire: bool(begun_wrong(case, got)) and begun_wrong(case, got) <= set(FROZEN),
+    "ranks too, and so must each buffer, or their forward passes differ.",
+    seen=lambda case, got, wire: set(FROZEN) <= begun_wrong(case, got) <= {*FROZEN, *BUFFERS},
 )
 NOTHING_AT_START = Mistake(
     "no broadcast",

@@ -86,8 +86,9 @@ def train(functions: Functions, inputs: Values) -> Values:
     this rank uses the spare layer), spare_passes (in how many of the first passes; without it in all), stumble
     (whether an error leaves a no_sync before), counted (by how much this rank's whole-numbered buffers have grown
     before the step), keep (gradients are not cleared before the step), perfect (targets are what the model says: every
-    gradient is zero); optional exchange: layers exchange numbers during backward; optional
-    evaluate: after the last step the model is evaluated on this batch, without gradients.
+    gradient is zero), idle (ranks that make no backward; not with exchange); optional exchange: layers exchange
+    numbers during backward; optional evaluate: after the last step the model is evaluated on this batch, gradients
+    still on, as they need not be off.
     """
     model = model_of(inputs)
     cut = cutter()
@@ -112,10 +113,9 @@ def train(functions: Functions, inputs: Values) -> Values:
     result: Values = {"begun": begun, "steps": steps, "end": state_of(model)}
     if "evaluate" in inputs:
         wrapped.eval()
-        with torch.no_grad():
-            evaluated = wrapped(tensor(inputs, "evaluate"))
+        evaluated = wrapped(tensor(inputs, "evaluate"))
         cut()
-        result = {**result, "evaluated": {"output": evaluated.clone()}}
+        result = {**result, "evaluated": {"output": evaluated.detach().clone()}}
     return result
 
 
@@ -148,16 +148,22 @@ def _backward_passes(wrapped: Any, step: dict[str, Any], cut: Cut) -> list[Value
             with wrapped.no_sync():
                 outputs.append(_forward_and_backward(wrapped, x, y, options, cut))
         else:
-            outputs.append(_forward_and_backward(wrapped, x, y, options, cut))
+            outputs.append(_forward_and_backward(wrapped, x, y, options, cut, dist.get_rank() in step.get("idle", ())))
             if number + 1 < len(step["x"]):
                 wrapped.finish_gradient_synchronization()
                 cut()
     return outputs
 
 
-def _forward_and_backward(wrapped: Any, x: Tensor, y: Tensor | None, options: dict[str, bool], cut: Cut) -> Tensor:
+def _forward_and_backward(
+    wrapped: Any, x: Tensor, y: Tensor | None, options: dict[str, bool], cut: Cut, idle: bool = False
+) -> Tensor:
     output = wrapped(x, **options)
     cut()
-    torch.autograd.backward(loss_of(output, output.detach() if y is None else y))
+    if idle:
+        for _ in LAYERS:  # the others' layers mark the wire
+            cut()
+    else:
+        torch.autograd.backward(loss_of(output, output.detach() if y is None else y))
     cut()
     return cast(Tensor, output.detach().clone())

@@ -106,7 +106,8 @@ def _one_step(
         for rank, (model, step) in enumerate(zip(models, steps, strict=True)):
             output = model(step["x"][number], spare=uses_spare(step, number))
             target = output.detach() if step.get("perfect") else step["y"][number]
-            torch.autograd.backward(loss_of(output, target))
+            if rank not in step.get("idle", ()):
+                torch.autograd.backward(loss_of(output, target))
             outputs[rank].append(output.detach().clone())
         if number >= int(steps[0].get("quiet", 0)):
             before = [cast(Gradients, gradients_of(model)) for model in models]

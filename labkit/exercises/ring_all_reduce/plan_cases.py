@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.exercises.sums_over_ranks.sums import members_of, whole_numbers
 from labkit.plans.all_reduce import execute
+from labkit.plans.all_reduce_facts import Step
 
 Plan = list[dict[str, Value]]
 
@@ -83,7 +85,7 @@ def drawn_plans(seed: int, world_size: int, num_chunks: int, steps: int) -> list
     """Return plans with messages drawn at random: several a step, none for some ranks, some reduced, some not.
 
     Within a step no chunk is both sent and received on a rank, nor received twice, and a pair of ranks exchanges one
-    message in each direction at most; step numbers have gaps.
+    message in each direction at most; step numbers have gaps. The records of a step stand in any order.
     """
     draw = random.Random(seed)
     plans: list[Plan] = [[] for _ in range(world_size)]
@@ -108,7 +110,37 @@ def drawn_plans(seed: int, world_size: int, num_chunks: int, steps: int) -> list
             plans[dst].append({"kind": "Recv", "step": step, "chunk": chunk, "peer": src})
             if draw.random() < 0.5:
                 plans[dst].append({"kind": "Reduce", "step": step, "chunk": chunk})
-    return plans
+    return [_in_any_order(plan, random.Random(f"{seed} order {rank}")) for rank, plan in enumerate(plans)]
+
+
+def _in_any_order(plan: Plan, draw: random.Random) -> Plan:
+    """Return a plan with the records of each step in an order drawn at random."""
+    steps: dict[Value, Plan] = {}
+    for record in plan:
+        steps.setdefault(record["step"], []).append(record)
+    return [record for records in steps.values() for record in draw.sample(records, len(records))]
+
+
+def reduces_behind(case: Case, *, directly: bool) -> Case:
+    """Return the case without the Reduces that stand before the Recv of their chunk (a mistake).
+
+    Args:
+        case: Its plans.
+        directly: Keep only those that stand right behind it.
+    """
+
+    def kept(plan: list[dict[str, Any]], place: int) -> bool:
+        wanted = {**plan[place], "kind": "Recv"}
+        before = plan[max(place - 1, 0) : place] if directly else plan[:place]
+        return plan[place]["kind"] != "Reduce" or any(
+            {name: value for name, value in each.items() if name != "peer"} == wanted for each in before
+        )
+
+    inputs = []
+    for rank, given in enumerate(case.inputs):
+        plan = plan_of(case, rank)
+        inputs.append({**given, "plan": [plan[place] for place in range(len(plan)) if kept(plan, place)]})
+    return replace(case, inputs=tuple(inputs))
 
 
 def sizes_of(case: Case) -> list[int]:
@@ -156,8 +188,8 @@ def simulate(
         late_sends: Send what the step's own receives have already changed (a mistake).
         late_reduces: Do all Reduces after the last step (a mistake).
         combine: What a Reduce does instead of what the case asks for.
-        shared: Whether all that a rank adds in a step landed in one buffer (a mistake), in the order of arrivals (1) or
-            against it (-1).
+        shared: Whether all that a rank adds in a step landed in one buffer (a mistake), in the order of its plan (1) or
+            against it (-1); 2 and -2: all that it receives.
         together: Post the messages of all steps before any wait: what is sent is what was there at first (a mistake).
         with_others: Add all that arrives in a step in which the rank has any Reduce (a mistake).
         like_a_ring: Reduce in the first steps alone, one fewer than ranks, as in a ring (a mistake).
@@ -166,23 +198,20 @@ def simulate(
     results = [values.tensor(given, "tensor").clone() for given in case.inputs]
     chunks = [torch.split(results[rank], sizes) for rank in members]
     combined = combine or getattr(torch, str(case.inputs[0].get("combine", "add")))
-    steps = execute([plan_of(case, rank) for rank in members], len(sizes)).steps
+    plans = [plan_of(case, rank) for rank in members]
+    steps = execute(plans, len(sizes)).steps
     added = {(each.dst, each.into) for step in steps for each in step.transfers if each.reduced and anywhere}
     kept: list[tuple[Tensor, Tensor]] = []
     first = [[chunk.clone() for chunk in row] for row in chunks]
     for step in steps:
         before = first if together else [[chunk.clone() for chunk in row] for row in chunks]
         reducing = {each.dst for each in step.transfers if each.reduced and with_others}
-        landed: dict[int, Tensor] = {}
-        for each in step.transfers[:: shared or 1] if shared else ():
-            if each.into >= 0 and each.reduced:
-                zone = landed.setdefault(each.dst, before[each.dst][0].new_zeros(max(sizes)))
-                zone[: sizes[each.chunk]] = before[each.src][each.chunk]
+        landed = _in_one_buffer(step, plans, before, shared) if shared else {}
         for each in sorted(step.transfers, key=lambda transfer: transfer.dst):
             if each.into < 0:  # nobody receives it
                 continue
             sent, target = (chunks if late_sends else before)[each.src][each.chunk], chunks[each.dst][each.into]
-            if shared and each.reduced:
+            if shared and (each.reduced or abs(shared) == 2):
                 sent = landed[each.dst][: len(target)]
             adds = each.reduced or (each.dst, each.into) in added or each.dst in reducing
             adds = (adds and not (like_a_ring and step.number >= len(members) - 1)) if reduce is None else reduce
@@ -193,6 +222,20 @@ def simulate(
     for target, sent in kept:
         target.copy_(combined(target, sent))
     return results
+
+
+def _in_one_buffer(step: Step, plans: Sequence[Plan], sent: list[list[Tensor]], shared: int) -> dict[int, Tensor]:
+    """Return what each rank's buffer holds after a step whose messages all landed in it (see simulate)."""
+    arrivals = {(each.dst, each.into): each for each in step.transfers}
+    landed: dict[int, Tensor] = {}
+    for rank, plan in enumerate(plans):
+        chunks = [each["chunk"] for each in plan if (each["kind"], each["step"]) == ("Recv", step.number)]
+        for chunk in chunks[:: 1 if shared > 0 else -1]:
+            each = arrivals[rank, cast(int, chunk)]
+            if each.reduced or abs(shared) == 2:
+                zone = landed.setdefault(rank, sent[0][0].new_zeros(max(map(len, sent[0]))))
+                zone[: len(sent[each.src][each.chunk])] = sent[each.src][each.chunk]
+    return landed
 
 
 def executed(case: Case) -> list[Values]:

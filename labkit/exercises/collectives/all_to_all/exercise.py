@@ -35,7 +35,7 @@ _ITSELF, _REPLACED, _OWN, _NOTHING, _OWN_INPUTS, _FOR_THEMSELVES, _TOO_MUCH, _UN
 _MISSING, _NOT_WAITED, _EMPTY, _EMPTY_BATCH = (
     "a piece never arrives", "not waited for", "an empty piece is sent", "empty batch",
 )  # fmt: skip
-_AWAITED = "an empty piece is waited for"
+_AWAITED, _BOTH_WAYS = "an empty piece is waited for", "left out both ways"
 
 
 def exchange_case(
@@ -217,6 +217,20 @@ def _waits_for_an_empty_piece(case: Case, failure: Failure, wire: Wire) -> bool:
     )
 
 
+def _left_out_both_ways(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether a run hung with ranks that all send to one which has nothing for them."""
+    members = members_of(case)
+    waits = [wait for wait in failure.waits if wait.rank in members]
+    return (
+        hangs(failure)
+        and bool(waits)
+        and all(
+            "send" in wait.operation and wait.peer in members and not _piece(case, wait.peer, wait.rank).numel()
+            for wait in waits
+        )
+    )
+
+
 def _posted_nothing(case: Case, failure: Failure, wire: Wire) -> bool:
     return failure.error == "IndexError" and "batch_isend_irecv" in failure.detail.rpartition("\n")[2]
 
@@ -284,6 +298,10 @@ EXERCISE = declared(
         sum_mistake(_AWAITED,
                     "A rank waits for one that has nothing for it: whether to receive from rank i is said by the size "
                     "of outputs[i], not of inputs[i].", failed=_waits_for_an_empty_piece),
+        sum_mistake(_BOTH_WAYS,
+                    "A rank waits to send to one that has nothing for it: there the receive was left out together "
+                    "with the send. The size of inputs[i] says whether to send to rank i, that of outputs[i] whether "
+                    "to receive from it.", failed=_left_out_both_ways),
         *in_failures("everybody receives first"),
         sum_mistake(_NOT_WAITED,
                     "A piece was read before its message arrived: call wait() on all that batch_isend_irecv returns."),

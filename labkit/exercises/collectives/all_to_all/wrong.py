@@ -138,6 +138,24 @@ WRONG.changed("the last one left out", "a piece never arrives", ("range(1, world
 WRONG.changed("never waits", "not waited for", ("        work.wait()", "        pass"))
 WRONG.changed("empty pieces are sent", "an empty piece is sent", ("        if inputs[to].numel():", "        if True:"))
 WRONG.changed("an empty batch", "empty batch", (" if batch else []", ""))
+whole(
+    "leaves out a rank for which it has nothing",
+    "left out both ways",
+    """
+rank, n = dist.get_rank(group), dist.get_world_size(group)
+outputs[rank].copy_(inputs[rank])
+batch = []
+for i in range(n):
+    if i == rank or not inputs[i].numel():
+        continue
+    batch.append(dist.P2POp(dist.isend, inputs[i], group=group, group_peer=i))
+    if outputs[i].numel():
+        batch.append(dist.P2POp(dist.irecv, outputs[i], group=group, group_peer=i))
+if batch:
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+""",
+)
 WRONG.changed(
     "receives where it sends",
     "an empty piece is waited for",

@@ -19,7 +19,7 @@ from labkit.exercises.collectives.asked_error import NEEDLESS, NO_ERROR, sums_un
 from labkit.exercises.collectives.halving_doubling.driver import drive
 from labkit.exercises.sums_over_ranks.rounds import doublings, is_power_of_two
 from labkit.exercises.sums_over_ranks.sum_mistakes import common, reworded, sum_mistake
-from labkit.exercises.sums_over_ranks.sum_outcome import sum_outcome, wrong_sums
+from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
 from labkit.exercises.sums_over_ranks.sums import input_of, is_second_use, least_traffic, reduce_case, whole_numbers
 from labkit.exercises.sums_over_ranks.traffic import (
     EVERYBODY,
@@ -37,6 +37,8 @@ _EMPTY, _WRONG_ERROR, _NO_PAIR = (
     "an empty half is sent", "an error of another kind", "partners that are no pair",
 )  # fmt: skip
 _SAME_HALF, _WHOLE, _UNEVEN = "halves that do not fit", "whole tensor to each partner", "halves of different sizes"
+
+_AS_THERE = "back in the order of the way there"
 
 
 def halving_case(seed: int, world_size: int, numel: int, dtype: torch.dtype = torch.float32) -> Case:
@@ -122,6 +124,13 @@ def _waits_in_a_circle(case: Case, failure: Failure, wire: Wire) -> bool:
     return hangs(failure) and len(peers) > 2 and not any(peers.get(peer) == rank for rank, peer in peers.items())
 
 
+def _back_as_there(came: SumOutcome) -> bool:
+    """Return whether each rank met its partners on the way back in the order of the way there, not in reverse."""
+    rounds = doublings(came.case.world_size)
+    sent = [[message.dst for message in came.wire.sent_by(rank)] for rank in range(came.case.world_size)]
+    return rounds > 1 and all(len(to) == 2 * rounds and to[rounds:] == to[:rounds] for to in sent)
+
+
 def _cut_unevenly(case: Case, failure: Failure, wire: Wire) -> bool:
     odd = input_of(case, 0).numel() % case.world_size != 0
     return odd and (sizes_differ(failure) or "size" in failure.message or "shape" in failure.message)
@@ -183,6 +192,9 @@ EXERCISE = declared(
                     "Each message holds the whole tensor (that is recursive doubling). Send only the half that the "
                     "partner keeps.", came=lambda came: _sends_whole_tensors(came.case, came.wire),
                     failed=lambda case, failure, wire: _sends_whole_tensors(case, wire)),
+        sum_mistake(_AS_THERE,
+                    "The way back is the way there in reverse: the partner of the last round comes first. In the order "
+                    "of the way there a rank hands on a part that is not complete yet.", came=_back_as_there),
         *common("no all-gather", THROUGH_ONE, EVERYBODY, "a contribution added twice"),
         sum_mistake(_UNEVEN,
                     "A part with an odd number of elements has halves of different sizes: the partner must receive "

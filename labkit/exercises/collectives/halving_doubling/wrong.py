@@ -123,6 +123,7 @@ wrong("works on a copy", "not in place", _halving().replace("mine = tensor.view(
 wrong("the way back adds", "a contribution added twice", _halving().replace(
     "        swap(partner, kept, theirs)\n",
     "        incoming = torch.empty_like(theirs)\n        swap(partner, kept, incoming)\n        theirs += incoming\n"))  # fmt: skip  # noqa: E501
+wrong("back in the same order", "back in the order of the way there", _halving().replace("reversed(done)", "done"))
 wrong("the last distance is left out", "contributions missing", _halving().replace("    while d:", "    while d > 1:"))
 _EVERYBODY = """
 def halving_doubling_all_reduce(tensor):

@@ -30,7 +30,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     own = [*model.parameters(), *model.buffers()]
     replicas = functions["replicate"](model, devices)
     if not isinstance(replicas, list | tuple) or not replicas:
-        nothing: Values = dict.fromkeys(("places", "outputs", "gradients", "state", "shared", "same_tensors"))
+        nothing: Values = dict.fromkeys(("places", "outputs", "gradients", "state", "again", "shared", "same_tensors"))
         return {"replicas": described(replicas), **nothing}
     batches = list(zip(tensors(inputs, "x"), tensors(inputs, "y"), strict=True))
     on_cpu = all(device.type == "cpu" for device in devices)
@@ -58,6 +58,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
         "outputs": outputs,
         "gradients": gradients_of(model),
         "state": state_of(model),
+        "again": [
+            number for number in range(len(replicas)) if any(replicas[number] is each for each in replicas[:number])
+        ],
         "shared": _shared(used, own),
         "same_tensors": len(now) == len(own) and all(a is b for a, b in zip(own, now, strict=True)),
     }

@@ -73,6 +73,7 @@ def expected(case: Case) -> list[Values]:
             "outputs": outputs,
             "gradients": add_up(gradients),
             "state": state,
+            "again": [],
             "shared": [],
             "same_tensors": True,
         }
@@ -104,6 +105,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     yield from wrong_tensors(
         state, wanted_state, "After the replicas have run, the module's value", _of_buffers(case, state, wanted_state)
     )
+    if came["again"]:
+        number = cast(list[int], came["again"])[0]
+        text = f"Values and gradients are right, but replica {number} is the same module as a replica before it."
+        yield Finding(_AGAIN, text)
     if came["shared"]:
         text = (
             f"Values and gradients are right, but replica {cast(list[int], came['shared'])[0]} computes with memory of "
@@ -157,9 +162,9 @@ _OTHER_MODE = "another mode"
 _DETACHED, _ONLY_FIRST, _ONLY_OTHERS, _AVERAGED, _TIED = (
     "detached", "only replica 0's gradients", "only the others' gradients", "averaged", "the shared weight lost",
 )  # fmt: skip
-_ALL_BUFFERS, _NO_BUFFERS, _OTHERS_BUFFERS, _SHARED, _ELSEWHERE, _CHANGED = (
+_ALL_BUFFERS, _NO_BUFFERS, _OTHERS_BUFFERS, _SHARED, _ELSEWHERE, _CHANGED, _AGAIN = (
     "buffers of all replicas", "buffers of nobody", "another replica's buffers", "the same memory",
-    "not on its device", "the module changed",
+    "not on its device", "the module changed", "one module for several replicas",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -214,6 +219,9 @@ EXERCISE = declared(
                 "The module's buffers did not change: what BatchNorm learned in this step is lost. Replica 0 must "
                 "hold the module's own buffers, not copies."),
         Mistake(_OTHERS_BUFFERS, "The module's buffers are not those that replica 0 has written."),
+        Mistake(_AGAIN,
+                "Several replicas are one and the same module. copy.deepcopy notes in the memo what it has copied, and "
+                "with the same memo returns it again: make a new memo, with new copies, for each replica."),
         Mistake(_SHARED,
                 "Replicas from 1 on need tensors of their own. Where the tensor is already on the device, .to(device) "
                 "returns it unchanged; .to(device, copy=True) makes a copy."),

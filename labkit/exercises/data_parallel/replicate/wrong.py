@@ -170,6 +170,16 @@ def replicate(module, devices):
 """,
 )
 wrong(
+    "one memo for all",
+    "one module for several replicas",
+    """
+def replicate(module, devices):
+    tensors = [*module.parameters(), *module.buffers()]
+    memo = {id(tensor): tensor.to(devices[-1], copy=True) for tensor in tensors}
+    return [module, *[copy.deepcopy(module, memo).to(device) for device in devices[1:]]]
+""",
+)
+wrong(
     "one copy for all others",
     "the same memory",
     """

@@ -58,6 +58,14 @@ WRONG.changed(
     ),
 )
 WRONG.changed(
+    "one latency for a bucket",
+    "one latency for an all_reduce",
+    (
+        "2 * (world_size - 1) * (latency_s + num_bytes / num_buckets / world_size / bandwidth_Bps)",
+        "latency_s + 2 * (world_size - 1) * num_bytes / num_buckets / world_size / bandwidth_Bps",
+    ),
+)
+WRONG.changed(
     "what is left after backward",
     "only what is exposed",
     ("num_buckets * bucket)", "num_buckets * bucket) - backward_s"),

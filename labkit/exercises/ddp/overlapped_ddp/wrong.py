@@ -114,6 +114,14 @@ overlapped(
     ),
 )
 overlapped(
+    "neither frozen ones nor buffers are broadcast",
+    "frozen parameters not broadcast",
+    (
+        "broadcast_module(module)",
+        "[dist.broadcast(p.detach(), src=0) for p in module.parameters() if p.requires_grad]",
+    ),
+)
+overlapped(
     "the mean stays in a copy",
     "never averaged",
     (

@@ -32,6 +32,7 @@ def mini_case(
     perfect: int | None = None,
     quiet: int | None = None,
     counted: tuple[int, int] | None = None,
+    idle: tuple[int, int] | None = None,
     **model: int,
 ) -> Case:
     """Return a case of mini_ddp.
@@ -44,11 +45,14 @@ def mini_case(
         perfect: A step whose gradients are zero.
         quiet: A step of two passes, the first inside no_sync; the spare layer is used only there.
         counted: A step and a rank that has counted one batch more before it.
+        idle: A step and a rank that uses no parameter in it: it makes no backward.
         model: Options of the hard model.
     """
     steps: list[dict[str, object]] = [{"perfect": True} if number == perfect else {} for number in range(3)]
     if quiet is not None:
         steps[quiet] = {"passes": 2, "quiet": 1, "spare_passes": 1}
+    if idle is not None:
+        steps[idle[0]]["idle"] = [idle[1]]
     return training_case(
         name, seed, world_size, wrapper="MiniDDP", rule="total", steps=steps, model=model, buffers=True, spare=spare,
         counted=counted, evaluated=model.get("norm", 1) > 0,
@@ -114,7 +118,7 @@ def _an_old_gradient(case: Case, got: Got, wire: Wire) -> bool:
     if not isinstance(got, tuple):
         return False
     for number in range(1, len(steps_of(case))):
-        for name in marks.wrong_names(case, got, number) & set(marks.SPARE):
+        for name in marks.wrong_names(case, got, number):
             came = [_gradients(values, number).get(name) for values in got]
             for left in _left_over(case, number, name):
                 if left is not None and all(close(each, left) for each in came):
@@ -139,7 +143,8 @@ def _only_a_later_step(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether the first step is right and a later one, which asks no more of the wrapper, is not."""
     if not marks.only_later_steps(case, got, wire):
         return False
-    plain = [n for n, step in enumerate(steps_of(case)) if not step.get("quiet") and not step.get("perfect")]
+    more = ("quiet", "perfect", "idle")
+    plain = [n for n, step in enumerate(steps_of(case)) if not any(step.get(what) for what in more)]
     return any(marks.wrong_names(case, got, number) - set(marks.SPARE) for number in plain)
 
 
@@ -206,8 +211,8 @@ def _buffers_drift(case: Case, got: Got, wire: Wire) -> bool:
 
 MISTAKES = (
     Mistake(_EVALUATED,
-            "Only a forward pass in training takes rank 0's buffers: ask self.training. A rank that evaluates alone "
-            "would wait for ever."),
+            "Only a forward pass in training takes rank 0's buffers: ask self.training; whether gradients are on tells "
+            "something else. A rank that evaluates alone would wait for ever."),
     PASSES,
     marks.TORCH,
     marks.UNWAITED,
@@ -281,7 +286,7 @@ EXERCISE = declared(
         mini_case("2 ranks, a layer that rank 1 uses only inside no_sync", 376, 2, {1: [1]}, quiet=1, norm=False),
         mini_case("2 ranks, BatchNorm; rank 1 has counted a batch more", 373, 2, {0: [0, 1]}, counted=(1, 1)),
         mini_case("2 ranks, a step whose gradients are all zero", 375, 2, {1: [1]}, perfect=1, norm=False),
-        mini_case("4 ranks, all of it; step 1 has two passes", 374, 4, {0: [2], 2: [0, 3]}, quiet=1),
+        mini_case("4 ranks, all of it; step 1 has two passes", 374, 4, {0: [2], 2: [0, 3]}, quiet=1, idle=(2, 1)),
     ),
     hints=(
         "A hook that never fires leaves its bucket waiting. Who can still start that bucket, and when do you know "

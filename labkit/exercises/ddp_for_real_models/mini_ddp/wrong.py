@@ -15,6 +15,11 @@ changed("buffers follow nobody", "buffers drift apart", (BROADCAST, "           
 changed(
     "buffers follow in evaluation too", "buffers sent in evaluation", ("        if self.training:", "        if True:")
 )
+changed(
+    "buffers follow while gradients are on",
+    "buffers sent in evaluation",
+    ("        if self.training:", "        if torch.is_grad_enabled():"),
+)
 changed("zeros for all", "an unused parameter gets zeros", ("            if flag > 0:", "            if True:"))
 changed("packs None", "None goes into the bucket", ("torch.zeros_like(p).flatten() if p.grad is None else ", ""))
 changed(
@@ -36,6 +41,11 @@ changed(
     ),
 )
 changed("what is left stays", "an unused parameter stops everything", (LAUNCH, ""))
+changed(
+    "what is left stays where nothing was used",
+    "an unused parameter stops everything",
+    (LAUNCH, LAUNCH.replace("self.work is None", "self.missing")),
+)
 changed("gives back to the first alone", "not all copied back", (GRADIENT, f"{GRADIENT}\n                break"))
 changed("copies into what is not there", "no gradient to copy into", (GRADIENT, "p.grad.copy_(mean.view_as(p))"))
 changed("values tell", "zero taken for none", ("            if flag > 0:", "            if mean.any():"))

@@ -23,6 +23,7 @@ from labkit.exercises.ring_all_reduce.plan_cases import (
     least_traffic,
     plan_case,
     plan_of,
+    reduces_behind,
     rotation,
     simulate,
     sizes_of,
@@ -46,9 +47,9 @@ _SHARED, _MORE, _OTHER_STEP, _SWAPPED, _LATE = (
     "combine's arguments swapped", "reduced after the last step",
 )  # fmt: skip
 
-_TOGETHER, _ANOTHERS, _SKIPPED, _INTO_EMPTY, _RINGS = (
+_TOGETHER, _ANOTHERS, _SKIPPED, _INTO_EMPTY, _RINGS, _BEFORE = (
     "a step begins before the last one ends", "the Reduce of another chunk", "a step with an empty chunk left out",
-    "receives for empty chunks", "taken for a ring's plan",
+    "receives for empty chunks", "taken for a ring's plan", "a Reduce before its Recv",
 )  # fmt: skip
 
 
@@ -95,6 +96,10 @@ def _cause(case: Case, came: list[Tensor], wire: Wire) -> str:
         (_RINGS, lambda: simulate(case, like_a_ring=True)),
         (_SHARED, lambda: simulate(case, shared=1)),
         (_SHARED, lambda: simulate(case, shared=-1)),
+        (_SHARED, lambda: simulate(case, shared=2)),
+        (_SHARED, lambda: simulate(case, shared=-2)),
+        (_BEFORE, lambda: simulate(reduces_behind(case, directly=False))),
+        (_BEFORE, lambda: simulate(reduces_behind(case, directly=True))),
         (_ITSELF, lambda: simulate(case, combine=lambda chunk, incoming: 2 * incoming)),
         (_NOT_IN_PLACE if wire.messages else _NOTHING, lambda: [values.tensor(each, "tensor") for each in case.inputs]),
     )
@@ -283,8 +288,11 @@ EXERCISE = declared(
                     "The chunk was received into and then added to itself: a Recv that is reduced needs a buffer of "
                     "its own."),
         sum_mistake(_SHARED,
-                    "Two chunks that a step adds landed in the same buffer, and the second message replaced the first: "
-                    "each Recv that is reduced needs a buffer of its own."),
+                    "Two messages of a step landed in the same buffer, and the second replaced the first: each Recv "
+                    "that is reduced needs a buffer of its own; the others can receive straight into their chunks."),
+        sum_mistake(_BEFORE,
+                    "A Reduce that stands before its Recv in the plan, or not right behind it, was left out: the "
+                    "records of a step may stand in any order. Look at all records of the step, and act after that."),
         sum_mistake(_NOTHING, "No message was sent: a P2POp only describes one, dist.batch_isend_irecv posts them."),
         sum_mistake(_NOT_IN_PLACE,
                     "Messages arrived, but the chunks did not change: write into them (chunk.copy_(incoming), chunk "

@@ -345,3 +345,28 @@ WRONG.changed(
     "no Reduce changed its chunk",
     ("combine(chunk, incoming, out=chunk)", "chunk = combine(chunk, incoming)"),
 )
+wrong(
+    "all that arrives lands in one buffer",
+    "one buffer for two messages",
+    _run(
+        _POST.replace("torch.empty_like(chunks[r.chunk])", "landing[: chunks[r.chunk].numel()]").replace(
+            "        for r in records:",
+            "        landing = torch.empty_like(max(chunks, key=torch.Tensor.numel))\n        for r in records:",
+            1,
+        )
+        + _COMBINED
+    ),
+)
+_REDUCED = "reduced = {record.chunk for record in step if isinstance(record, Reduce)}"
+_SEEN = """came, reduced = set(), set()
+        for record in step:
+            if isinstance(record, Recv):
+                came.add(record.chunk)
+            elif isinstance(record, Reduce) and record.chunk in came:
+                reduced.add(record.chunk)"""
+_PAIRS = """reduced = {
+            record.chunk for before, record in zip(step, step[1:])
+            if isinstance(before, Recv) and isinstance(record, Reduce)
+        }"""
+WRONG.changed("a Reduce after its Recv only", "a Reduce before its Recv", (_REDUCED, _SEEN))
+WRONG.changed("a Reduce right behind its Recv only", "a Reduce before its Recv", (_REDUCED, _PAIRS))
