@@ -52,11 +52,35 @@ changed("forgets the cut on the circle", "none among the points",
 WRONG.changed("a bound to the left", "the first of a stretch in the one before", (", right=True", ""))
 CUT = "keys * 2654435761 % 2**32) % len(points)"
 changed("divides on the circle", "none among the points", (CUT, CUT.replace(" * ", " / ", 1)))
-changed("the last server first", "the last server first", (RANGE, "return num_servers - 1 - torch.bucketize(keys, firsts, right=True)"))
 changed(
-    "buckets in place of the circle", "arcs of equal length", (CIRCLE, "return owners[(keys * 2654435761 % 2**32) * len(points) // 2**32]")
+    "the last server first",
+    "the last server first",
+    (RANGE, "return num_servers - 1 - torch.bucketize(keys, firsts, right=True)"),
 )
-changed("the rest to the last", "the rest to the last server", (RANGE, "return (keys // (num_keys // num_servers)).clamp(max=num_servers - 1)"))
+changed(
+    "buckets in place of the circle",
+    "arcs of equal length",
+    (CIRCLE, "return owners[(keys * 2654435761 % 2**32) * len(points) // 2**32]"),
+)
+changed(
+    "the rest to the last",
+    "the rest to the last server",
+    (RANGE, "return (keys // (num_keys // num_servers)).clamp(max=num_servers - 1)"),
+)
 changed("hashes over 31 bits", "a scale of 31 bits", (HASH, HASH.replace("32", "31")))
 changed("no hash, scaled", "scaled and not hashed", (HASH, "return keys * num_servers // 2**31"))
 changed("the range of the hash", "the circle left out", (CIRCLE, "return place_by_hash(keys, int(owners.max()) + 1)"))
+changed(
+    "the highest bits, modulo",
+    "a power of two of parts",
+    (HASH, "return (keys * 2654435761 % 2**32 >> 32 - (num_servers - 1).bit_length()) % num_servers"),
+)
+changed(
+    "a list for the circle",
+    "lists for keys",
+    (
+        CIRCLE,
+        "hashes = [int(key) * 2654435761 % 2**32 for key in keys.tolist()]\n"
+        "    return owners[torch.searchsorted(points, torch.tensor(hashes)) % len(points)]",
+    ),
+)
