@@ -70,6 +70,6 @@ DRAWN_3_4 = (
 )
 ONE_3 = ("F0 F1 F2 B0 B1 B2",)
 EARLY_2_4 = (
-    "F0 s0 F1 s1 F2 s2 F3 s3 rg0 B0 rg1 B1 rg2 B2 rg3 B3",
-    "r0 r1 F0 B0 sg0 F1 B1 sg1 r2 r3 F2 B2 sg2 F3 B3 sg3",
+    "F0 s0 F1 s1 F2 s2 F3 s3 rg1 B1 rg0 B0 rg2 B2 rg3 B3",
+    "r0 r1 F1 B1 sg1 F0 B0 sg0 r2 r3 F2 B2 sg2 F3 B3 sg3",
 )

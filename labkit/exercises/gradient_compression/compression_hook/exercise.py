@@ -308,6 +308,9 @@ EXERCISE = declared(
         Mistake("the other parts are added too",
                 "Only the first part of an addable packet is summed; the others are the same on all ranks and stay.",
                 says=("only the first part may be added",), certain=True),
+        Mistake("parts left out",
+                "A sum replaces the first part alone, and the seed is missing: (total, *packet.parts[1:]).",
+                says=("index out of range, in a callback", "not enough values to unpack"), certain=True),
         Mistake("added what cannot be added",
                 "This compressor's packets cannot be added: gather every part. Look at compressor.addable.",
                 says=("starts were added up",), certain=True),
@@ -358,7 +361,7 @@ EXERCISE = declared(
         Mistake("own packet left out", "Your own packet is missing in the sum: it counts like all others."),
         Mistake("the buffer was changed",
                 "bucket.buffer() was changed: buffer / n makes a new tensor, buffer /= n does not."),
-        Mistake("bytes not counted", "Add wire_bytes(packet) to state.sent_bytes for each bucket."),
+        Mistake("bytes not counted", "Add wire_bytes(packet) of its own packet once a bucket, whoever receives it."),
     ),
     structure=structure,
     visible=(
@@ -385,13 +388,10 @@ EXERCISE = declared(
         own_parts_case("2 ranks under DDP: your TopK, your memory, your hook", 668, 2, 3, "TopK", {"ratio": 0.1}),
     ),
     hints=(
-        "What must happen at once, while backward continues, and what only when everything has arrived? Write the "
-        "second half as a function, and pass it to .then.",
-        "Compress buffer / N with the key (index, numel). Addable: all_reduce of parts[0] with async_op=True, and "
-        "its future "
-        "unpacks this packet. Else an asynchronous all_gather for each part, collect_all of their futures, and "
-        "then add up "
-        "the unpacked packets. No wait() anywhere.",
+        "What must happen at once, while backward continues, and what only when all has arrived? Pass that to .then.",
+        "Compress buffer / N with the key (index, numel). Addable: all_reduce of parts[0] with async_op=True, and its "
+        "future unpacks this packet. Else an asynchronous all_gather for each part, collect_all of their futures, and "
+        "then add up the unpacked packets. No wait() anywhere.",
         "return work.get_future().then(lambda _: feedback.decompress(packet)); and "
         "torch.futures.collect_all([work.get_future() for work in works]).then(add_up), where add_up sums "
         "feedback.decompress(replace(packet, parts=parts)) for parts in zip(*gathered).",

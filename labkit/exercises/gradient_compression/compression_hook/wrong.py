@@ -202,3 +202,11 @@ changed(
     (THEN, "return work.get_future().then(lambda _: bucket.buffer().copy_(feedback.decompress(packet)))"),
     (ADD, ADD.replace("return ", "return bucket.buffer().copy_(") + ")"),
 )  # fmt: skip
+changed(
+    "counts what arrives", "bytes not counted",
+    (COUNTED, "state.sent_bytes += wire_bytes(packet) * (1 if feedback.compressor.addable else num_ranks - 1)"),
+)  # fmt: skip
+changed(
+    "the sum alone is unpacked", "parts left out",
+    (THEN, THEN.replace("_: feedback.decompress(packet)", "f: feedback.decompress(replace(packet, parts=f.value()))")),
+)  # fmt: skip

@@ -21,18 +21,21 @@ from labkit.exercises.gradient_compression import packets
 from labkit.exercises.gradient_compression.error_feedback.driver import drive
 from labkit.exercises.gradient_compression.unpacked import ROUNDING, WINDOW, rounded, unpacked
 
+Shape = int | tuple[int, ...]
 _ONE_FOR_ALL, _FOR_ONE_COMPRESSOR = "one residual for all keys", "made for one compressor"
 _ALL_SENT, _ROUND_TRIP = "0 where anything was sent", "of another packet"
+_ITSELF, _PARTS = "the gradient itself, with no residual yet", "parts taken for values and places"
 _ONLY_OLD, _ADDED, _BEFORE = "only the residual is sent", "what was sent is added", "the residual stays as it was"
 
 
 def feedback_case(
-    name: str, seed: int, calls: Sequence[tuple[str | None, int]], step: float = 1.0, kind: str = ROUNDING
+    name: str, seed: int, calls: Sequence[tuple[str | None, Shape]], step: float = 1.0, kind: str = ROUNDING
 ) -> Case:
-    """Return a case: (key, number of entries) of each call in turn, rounded to multiples of step, or three kept."""
+    """Return a case: (key, entries or shape) of each call in turn, rounded to multiples of step, or three kept."""
+    shapes = [(size,) if isinstance(size, int) else size for _, size in calls]
     listed: list[Value] = [
-        {"key": key, "gradient": normal(seed + number, size, dtype=torch.float64)}
-        for number, (key, size) in enumerate(calls)
+        {"key": key, "gradient": normal(seed + number, *shapes[number], dtype=torch.float64)}
+        for number, (key, _) in enumerate(calls)
     ]
     compressor: Value = {"kind": kind, "step": step, "start": 2, "length": 3}
     return Case(name, 1, ({"compressor": compressor, "calls": listed},))
@@ -74,7 +77,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if "problem" in came:
             yield Finding("no packet", f"{where}: {came['problem']}.")
         if came["changed"]:
-            yield Finding("gradient changed", f"{where} changed the gradient it was given.")
+            name = "gradient changed" if bool(right.before.any()) else _ITSELF
+            yield Finding(name, f"{where} changed the gradient it was given.")
         back = tensor(came, "unpacked")
         if not near(back, right.back):
             yield wrong_value(_wrong_packet(case, right, back, last), f"{where}: what was unpacked", back, right.back)
@@ -132,6 +136,11 @@ def _sizes_meet(case: Case, got: Got, wire: Wire, *, keys: bool) -> bool:
     return isinstance(got, Failure) and "must match the size of tensor" in got.message and several is keys
 
 
+def _takes_parts(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the line that failed reads the packet's parts."""
+    return isinstance(got, Failure) and "IndexError" in got.message and ".parts" in got.detail.rpartition("\n")[2]
+
+
 EXERCISE = declared(
     id="error_feedback",
     functions=("ErrorFeedback",),
@@ -148,6 +157,13 @@ EXERCISE = declared(
         Mistake("gradient changed",
                 "compress changed the caller's gradient: gradient += residual works in place. Write corrected = "
                 "gradient + residual."),
+        Mistake(_ITSELF,
+                "With no residual yet, what you work on is the caller's gradient itself, and something changes it in "
+                "place, such as corrected -= or index assignment. Begin with gradient.clone()."),
+        Mistake(_PARTS,
+                "A packet's parts are the compressor's own affair: only top-k sends values and places. "
+                "self.compressor.decompress(packet) tells what was sent, whatever the parts are.",
+                seen=_takes_parts, certain=True),
         Mistake("no memory",
                 "The packets are those of the gradients alone: the residual must be added before compressing."),
         Mistake(_ONLY_OLD,
@@ -188,7 +204,7 @@ EXERCISE = declared(
                 "dtype. decompress also unpacks other ranks' packets, so it is too late there."),
     ),
     visible=(
-        feedback_case("one key, four steps", 641, [(None, 6)] * 4),
+        feedback_case("one key, four steps", 641, [(None, (2, 3))] * 4),
         feedback_case("two buckets of other sizes, in turn", 642, [("a", 5), ("b", 8)] * 3),
         feedback_case("two buckets of one size", 643, [("a", 5), ("b", 5), ("a", 5), ("b", 5)], step=0.5),
         feedback_case("a compressor that keeps some entries", 644, [(None, 7)] * 3, kind=WINDOW),

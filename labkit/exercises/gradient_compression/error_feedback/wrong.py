@@ -131,3 +131,20 @@ changed(
     (KEPT, f"self.residuals[key] = self.late.get(key, 0 * gradient)\n        self.late[key] = corrected - {UNPACKED}"),
     ("        self.compressor = compressor\n", "        self.compressor, self.late = compressor, {}\n"),
 )
+changed(
+    "takes what was sent from the gradient",
+    "the gradient itself, with no residual yet",
+    ("else gradient.clone()", "else gradient"),
+    (KEPT, f"corrected -= {UNPACKED}\n        self.residuals[key] = corrected"),
+)
+changed(
+    "clears the places that top-k sends",
+    "parts taken for values and places",
+    (KEPT, "corrected.view(-1)[packet.parts[1].long()] = 0\n        self.residuals[key] = corrected"),
+)
+changed(
+    "a flat residual",
+    "no residual under the key",
+    (CORRECTED, CORRECTED.replace("self.residuals[key] if", "self.residuals[key].view_as(gradient) if")),
+    (KEPT, f"self.residuals[key] = (corrected - {UNPACKED}).flatten()"),
+)

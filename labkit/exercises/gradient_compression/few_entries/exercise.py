@@ -26,9 +26,9 @@ _FEW = 30
 _NO_CHANCE = 1e6
 """So many ways to draw leave no chance that two calls draw alike."""
 _TIES = "all that are as large are kept"
-_ORDER, _SEED_KIND, _ROWS, _NOT_ZERO, _BLOCK, _OTHER_SEED = (
+_ORDER, _SEED_KIND, _ROWS, _NOT_ZERO, _BLOCK, _OTHER_SEED, _MOVED = (
     "parts in another order", "a seed of another kind", "the largest of each row", "not 0 elsewhere",
-    "neighbours in place of lots", "another seed than seed + n",
+    "neighbours in place of lots", "another seed than seed + n", "values in other places",
 )  # fmt: skip
 
 
@@ -90,7 +90,10 @@ def _largest(gradient: Tensor, count: int) -> Tensor:
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong: gradient by gradient, then what RandomK drew over all of them, then what it disturbed."""
-    yield from packets.findings(case, got, _look)
+    for each in packets.findings(case, got, _look):
+        if each.mistake == _MOVED:  # of another seed than it says, and not of the receiver's own
+            yield from _seeds(case, got)
+        yield each
     yield from _lots(case, got)
     for one in compressed(case, got):
         if one.result["disturbed"]:
@@ -162,7 +165,7 @@ def _named(one: Compressed, own: Tensor, count: int) -> str:
     if torch.allclose(back, own * own.numel() / count, rtol=1e-5):
         return "scaled up"
     moved = values.numel() == count and torch.equal(back[back != 0].sort().values, values.sort().values)
-    return "values in other places" if moved else "a wrong entry"
+    return _MOVED if moved else "a wrong entry"
 
 
 def _lots(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
@@ -200,7 +203,7 @@ def _seeds(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
     number, last = 0, -1
     for one in compressed(case, got):
         number, last = (number + 1 if one.call == last else 0), one.call
-        if one.name != "RandomK":
+        if one.name != "RandomK" or len(one.parts) != 2 or one.parts[1].numel() != 1:
             continue
         calls = number * (2 if "between" in records(case.inputs[0], "calls")[one.call] else 1)
         wanted, came = integer(one.options, "seed") + calls, int(one.parts[1])
@@ -256,7 +259,7 @@ EXERCISE = declared(
         Mistake("a place drawn twice",
                 "Some places were drawn twice: torch.randint draws with replacement, the first k of torch.randperm "
                 "are all different."),
-        Mistake("values in other places",
+        Mistake(_MOVED,
                 "The values are right but came back in other places: decompress must draw from the seed in the "
                 "packet. self.seed and self.num_calls belong to this rank."),
         Mistake("the same places in every call",

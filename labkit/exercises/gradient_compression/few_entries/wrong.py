@@ -183,3 +183,14 @@ changed(
     "not the largest",
     ("topk(num_kept(self.ratio, flat.numel()))", "topk(num_kept(self.ratio, flat.numel()), largest=False)"),
 )
+changed(
+    "one generator that goes on",
+    "another seed than seed + n",
+    ("ratio, seed, 0", "ratio, seed, torch.Generator().manual_seed(seed)"),
+    ("        seed = torch.tensor([self.seed + self.num_calls])\n        self.num_calls += 1\n", ""),
+    (
+        "Packet((flat[self.places(seed, flat.numel())], seed)",
+        "Packet((flat[torch.randperm(flat.numel(), generator=self.num_calls)[: num_kept(self.ratio, flat.numel())]], "
+        "torch.tensor([self.seed]))",
+    ),
+)

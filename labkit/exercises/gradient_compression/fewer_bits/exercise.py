@@ -79,6 +79,8 @@ def _wrong_bytes(parts: Sequence[Tensor], came: Value) -> Iterator[Finding]:
         "bytes of the gradient": 4000,
     }
     name = next((name for name, wrong in ways.items() if came == wrong), "wrong bytes")
+    if len(parts) > 1 and came in [size * ways["entries instead of bytes"] for size in (4, 8)]:
+        name = _ONE_SIZE
     kinds = ", ".join(f"{tuple(part.shape)} of {part.dtype}" for part in parts)
     message = f"wire_bytes of a packet with parts {kinds} gave {came}, expected {right}."
     yield Finding(name, message, f"{right}", f"{came}")
@@ -160,6 +162,7 @@ def _named(one: Compressed, largest: float, off: Tensor, half: float) -> str:
 
 
 _CUT = "clamped too early"
+_ONE_SIZE = "all numbers of one size"
 _OTHER_TYPE, _BEYOND, _SCALED, _SCALES, _NEIGHBOUR = (
     "the other 16-bit type", "what is beyond the range is lost", "scaled down to fit", "several scales",
     "not the nearest code",
@@ -202,6 +205,9 @@ EXERCISE = declared(
         packets.OTHER_SHAPE,
         Mistake("entries instead of bytes",
                 "wire_bytes counts entries: an int8 has one byte, a float32 four: part.element_size()."),
+        Mistake(_ONE_SIZE,
+                "Every number that travels was counted with the bytes of one of the gradient's. Each part has its own "
+                "dtype: part.element_size()."),
         Mistake("wrong bytes", "wire_bytes returns a whole number: the bytes of all parts of the packet, added up."),
         Mistake("the first part only", "wire_bytes counts the first part only; all parts travel."),
         Mistake("bytes of the gradient",

@@ -148,3 +148,8 @@ class Int8:
         return codes.to(packet.dtype) * scale.to(packet.dtype)
 """
 WRONG.right("bytes of storages, infinity put right, a scale without dimensions", BOTH)
+changed(
+    "counts the gradient's bytes a number",
+    "all numbers of one size",
+    ("part.numel() * part.element_size()", "part.numel() * packet.dtype.itemsize"),
+)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from labkit.checks import draws
-from labkit.checks.case import Case
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake
+from labkit.checks.wire import Wire
 from labkit.exercises.keys_rows_failures.place_keys.driver import drive
 from labkit.exercises.keys_rows_failures.tensor_calls import WRONG_KIND, Right, calls_case, tensor_formulas
 from labkit.words import join
@@ -97,6 +98,14 @@ def _one_before(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
     return _by_range((keys - 1).clamp(min=0), num_keys, num_servers) - (keys == 0).long()
 
 
+def _highest_bits(keys: Tensor, num_servers: int) -> Tensor:
+    return (keys * 2654435761 % 2**32 >> 32 - (num_servers - 1).bit_length()) % num_servers
+
+
+def _highest_bits_at_most(keys: Tensor, num_servers: int) -> Tensor:
+    return (keys * 2654435761 % 2**32 >> 32 - (num_servers - 1).bit_length()).clamp(max=num_servers - 1)
+
+
 def _in_float32(keys: Tensor, num_servers: int) -> Tensor:
     return (keys * 2654435761 % 2**32 / 2**32 * num_servers).long()
 
@@ -164,6 +173,12 @@ def _bound_left_behind(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
     return torch.bucketize(keys, torch.tensor(firsts, dtype=torch.int64))
 
 
+def _meets_lists(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a line failed that takes keys from a list: rows of keys, repeated or compared as lists."""
+    said = ("MemoryError", "'list'", "OverflowError")
+    return isinstance(got, Failure) and "tolist" in got.detail and any(each in got.message for each in said)
+
+
 EXERCISE = tensor_formulas(
     id="place_keys",
     functions=("place_by_range", "place_by_hash", "place_on_circle"),
@@ -188,6 +203,10 @@ EXERCISE = tensor_formulas(
     ),
     mistakes=(
         WRONG_KIND,
+        Mistake("lists for keys",
+                "Keys may have any shape: tolist() of several rows gives a list for each row, not a number. Work on "
+                "the whole tensor, or on keys.flatten(), and give what comes the keys' shape.",
+                seen=_meets_lists, certain=True),
         Mistake("equal stretches, the last one short",
                 "Each stretch is as long as the longest, so the last server gets what "
                 "is left, or nothing. Lengths differ by at most one.", {"place_by_range": _ceiling}),
@@ -215,6 +234,10 @@ EXERCISE = tensor_formulas(
         Mistake("modulo after the hash",
                 "The hash is scaled, (x * S) // 2**32, not taken modulo S: its lowest bits change the least.",
                 {"place_by_hash": lambda keys, s: (keys * 2654435761 % 2**32) % s}),
+        Mistake("a power of two of parts",
+                "You take the highest bits of the hash, which cuts the scale into a power of two of parts, and "
+                "then fold them. The scale has as many equal parts as there are servers: x * S // 2**32.",
+                {"place_by_hash": (_highest_bits, _highest_bits_at_most)}),
         Mistake("rounded",
                 "Most keys are right and a few are on the neighbouring server: / "
                 "turns whole numbers into float32, which holds 24 of 32 bits. "

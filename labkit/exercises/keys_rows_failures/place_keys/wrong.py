@@ -70,3 +70,17 @@ changed(
 changed("hashes over 31 bits", "a scale of 31 bits", (HASH, HASH.replace("32", "31")))
 changed("no hash, scaled", "scaled and not hashed", (HASH, "return keys * num_servers // 2**31"))
 changed("the range of the hash", "the circle left out", (CIRCLE, "return place_by_hash(keys, int(owners.max()) + 1)"))
+changed(
+    "the highest bits, modulo",
+    "a power of two of parts",
+    (HASH, "return (keys * 2654435761 % 2**32 >> 32 - (num_servers - 1).bit_length()) % num_servers"),
+)
+changed(
+    "a list for the circle",
+    "lists for keys",
+    (
+        CIRCLE,
+        "hashes = [int(key) * 2654435761 % 2**32 for key in keys.tolist()]\n"
+        "    return owners[torch.searchsorted(points, torch.tensor(hashes)) % len(points)]",
+    ),
+)

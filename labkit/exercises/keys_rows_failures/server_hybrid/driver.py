@@ -41,9 +41,12 @@ def _must_be_flat(call: str, what: str, given: Tensor, num_dims: int) -> None:
         raise ValueError(f"{call} was given {what} of shape {tuple(given.shape)}; it takes {wanted}.")
 
 
-def optimizer_of(model: nn.Module, lr: float) -> torch.optim.Optimizer:
-    """Return an optimizer with momentum: what it has kept shows from the second step on."""
-    return torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=lr, momentum=0.9)
+def optimizer_of(model: nn.Module, inputs: Values) -> torch.optim.Optimizer:
+    """Return an optimizer that keeps state; in a group one for which a mean of steps is not the step of the mean."""
+    trained, lr = [p for p in model.parameters() if p.requires_grad], number(inputs, "lr")
+    if inputs.get("group") is None:
+        return torch.optim.SGD(trained, lr=lr, momentum=0.9)
+    return torch.optim.Adam(trained, lr=lr, eps=0.1)
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -53,7 +56,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         return {"member": False}
     model = kind_for(Dense, inputs)(named_tensors(inputs, "dense"))
     table = cast(Tensor, inputs["table"])
-    optimizer = optimizer_of(model, number(inputs, "lr"))
+    optimizer = optimizer_of(model, inputs)
     pulled: list[Value] = []
     losses: list[Value] = []
     pushes: list[Value] = []

@@ -15,7 +15,7 @@ from labkit.checks.declared import Mistake, Seen, declared, either
 from labkit.checks.finding import Finding
 from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import Bytes, both_ways
-from labkit.checks.values import listed, number, record, tensor, tensors
+from labkit.checks.values import listed, record, tensor, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.keys_rows_failures.server_hybrid.driver import Dense, drive, optimizer_of
 from labkit.words import plural
@@ -81,14 +81,14 @@ def _train(
     """
     ranks, first = group_of(case), case.inputs[0]
     model, table = Dense(cast(dict[str, Tensor], record(first, "dense"))), tensor(first, "table")
-    optimizer = optimizer_of(model, number(first, "lr"))
+    optimizer = optimizer_of(model, first)
     losses: dict[int, list[Value]] = {rank: [] for rank in ranks}
     pushes: dict[int, list[Value]] = {rank: [] for rank in ranks}
     for step in range(len(tensors(first, "keys"))):
         if not keeps:
             optimizer.zero_grad()
         if anew:
-            optimizer = optimizer_of(model, number(first, "lr"))
+            optimizer = optimizer_of(model, first)
         for rank in ranks:
             keys, targets = (tensors(case.inputs[rank], name)[step] for name in ("keys", "targets"))
             rows = table[keys].requires_grad_()
@@ -145,7 +145,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             torch.stack([tensors(each[rank], "pushes")[step] for rank in ranks]).sum(0) for each in (got, right)
         )
         if wrong := _apart(came, good):
+            samples = len(tensors(case.inputs[ranks[0]], "targets")[step])
             times = {"rows not divided": float(len(ranks)), "rows divided twice": 1.0 / len(ranks)}
+            times["rows divided by the samples"] = 1.0 / samples
             name = next(
                 (name for name, factor in times.items() if torch.allclose(came, factor * good)), "other gradients"
             )
@@ -221,6 +223,28 @@ def _alone(case: Case) -> list[Values]:
         return _train(case, lambda of: count if of == rank else _TINY)[rank]
 
     return [alone(rank) if rank in ranks else {} for rank in range(case.world_size)]
+
+
+def _own_steps(case: Case) -> list[Values]:
+    """Return what each rank has if it takes a step of its own, and the layers are averaged after it."""
+    ranks, first = group_of(case), case.inputs[0]
+    models = {rank: Dense(cast(dict[str, Tensor], record(first, "dense"))) for rank in ranks}
+    optimizers = {rank: optimizer_of(model, first) for rank, model in models.items()}
+    losses: dict[int, list[Value]] = {rank: [] for rank in ranks}
+    for step in range(len(tensors(first, "keys"))):
+        for rank, model in models.items():
+            keys, targets = (tensors(case.inputs[rank], name)[step] for name in ("keys", "targets"))
+            optimizers[rank].zero_grad()
+            loss = nn.functional.mse_loss(model(tensor(first, "table")[keys]), targets)
+            torch.autograd.backward(loss)
+            optimizers[rank].step()
+            losses[rank].append(loss.detach())
+        for layers in zip(*(model.parameters() for model in models.values()), strict=True):
+            mean = torch.stack([layer.data for layer in layers]).mean(0)
+            for layer in layers:
+                layer.data.copy_(mean)
+    dense: Value = {name: layer.detach() for name, layer in models[ranks[0]].named_parameters()}
+    return [{"dense": dense, "losses": losses.get(rank, [])} for rank in range(case.world_size)]
 
 
 def _some_layers_alone(case: Case, got: Got, wire: Wire) -> bool:
@@ -325,6 +349,9 @@ EXERCISE = declared(
         Mistake("parameters divided",
                 "The parameters themselves were divided by the number of workers: divide their gradients, p.grad.",
                 seen=_as_if(lambda case: _train(case, factor=float(len(group_of(case))), parameters=True))),
+        Mistake("each takes its own step",
+                "Each worker took a step with its own gradients, and the layers were averaged after it. That is "
+                "another step where an optimizer keeps state: average the gradients first.", seen=_as_if(_own_steps)),
         Mistake("layers not averaged",
                 "The layers differ between ranks: the gradients were not reduced over the "
                 "workers before the step.", seen=_as_if(_alone)),
@@ -357,6 +384,9 @@ EXERCISE = declared(
                 "The servers add up what all workers push, so what arrives is as many times too large as there are "
                 "workers: push each worker's share, divided by their number."),
         Mistake("rows divided twice", "The gradients of the rows are too small by the number of workers: divide once."),
+        Mistake("rows divided by the samples",
+                "The gradients of the rows are too small by the number of samples of a worker: the mean squared error "
+                "has divided by it already. Divide by the number of workers alone."),
         Mistake("nothing was pushed",
                 "The gradients of the rows never left this rank: push(keys, gradients), once a step."),
         Mistake("pushed more than once",

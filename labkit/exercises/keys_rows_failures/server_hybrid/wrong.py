@@ -106,3 +106,19 @@ changed(
     "other gradients",
     ("rows.grad / num_workers)", "optimizer.param_groups[0]['lr'] * rows.grad / num_workers)"),
 )
+changed(
+    "divides the rows by the batch too",
+    "rows divided by the samples",
+    ("rows.grad / num_workers)", "rows.grad / num_workers / len(keys))"),
+)
+changed(
+    "averages the layers after the step",
+    "each takes its own step",
+    (
+        "    for parameter in model.parameters():\n        if parameter.grad is not None:\n"
+        "            dist.all_reduce(parameter.grad, group=group)\n            parameter.grad /= num_workers\n"
+        "    optimizer.step()\n",
+        "    optimizer.step()\n    for parameter in model.parameters():\n"
+        "        dist.all_reduce(parameter.data, group=group)\n        parameter.data /= num_workers\n",
+    ),
+)

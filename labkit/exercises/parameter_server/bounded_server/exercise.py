@@ -182,6 +182,11 @@ def _counts_versions(case: Case, now: int, came: set[int], right: set[int]) -> b
     return now in right - came and lead(made[script[now]["worker"]], made.values()) > more_of(case)
 
 
+def _last_one_waits(case: Case, now: int, came: set[int], right: set[int]) -> bool:
+    """Return whether the last worker that remains was not answered, and nobody else was to be."""
+    return list(_clocks(script_of(case), now, workers_of(case))) == [script_of(case)[now]["worker"]] and not came
+
+
 def _nobody_after_leaving(case: Case, now: int, came: set[int], right: set[int]) -> bool:
     return script_of(case)[now]["op"] == "leave" and not came
 
@@ -216,6 +221,10 @@ def _answers_in_time(case: Case, got: Got, wire: Wire) -> bool:
 
 
 MISTAKES = (
+    Mistake("the last one waits",
+            "A worker that is alone, because all others have left, waits for nobody: its push is answered at once. A "
+            "smallest clock that leaves out the worker itself finds none there.",
+            seen=_first_wrong(_last_one_waits)),
     Mistake("waits for a worker that has left",
             "A worker that has left no longer counts: remove its clock, or the others wait for it forever.",
             seen=lambda *run: _as_if(_never_leaves)(*run) or problem("crowd", "Deadlock")(*run)),

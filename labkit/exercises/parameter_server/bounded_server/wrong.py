@@ -146,3 +146,8 @@ changed(
     "leaving releases nobody",
     (LEAVE, "            self.clocks[worker] = 0\n            answer_who_may_go(self)\n"),
 )
+changed(
+    "the slowest of the others",
+    "the last one waits",
+    (FIND, "server.clocks[each] - min([c for w, c in server.clocks.items() if w != each], default=0) <= server.bound"),
+)

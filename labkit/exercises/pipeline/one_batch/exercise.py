@@ -36,6 +36,10 @@ MISTAKES = (
     mistakes.FORGOT_OLD,
     mistakes.PIPELINE_SHARE,
     mistakes.SUM_OF_SAMPLES,
+    replace(
+        mistakes.SCALED_AGAIN,
+        hint="All gradients are right up to a factor: loss_fn is the mean over the samples already. Scale nothing.",
+    ),
     mistakes.NOT_CONTIGUOUS,
     Mistake(
         "the first stage receives",

@@ -77,3 +77,8 @@ changed(
     "room of another size",
     ("dist.send(left.detach().contiguous()", "dist.send(entered.detach().contiguous()"),
 )
+changed(
+    "divides by the samples again",
+    "scaled twice or in another place",
+    ("loss_fn(left, targets)", "loss_fn(left, targets) / num_samples"),
+)

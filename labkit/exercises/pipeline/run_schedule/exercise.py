@@ -109,7 +109,7 @@ EXERCISE = declared(
         ),
         pipeline_case("one stage, 2 + 3 + 1 samples", 44, [2, 3, 1], schedules(written.ONE_3), num_stages=1),
         pipeline_case(
-            "2 stages, received long before it is needed",
+            "2 stages, received long before it is needed, in another order",
             46,
             [1, 3, 2, 2],
             schedules(written.EARLY_2_4),

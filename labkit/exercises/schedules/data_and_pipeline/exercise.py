@@ -258,7 +258,8 @@ EXERCISE = declared(
         Mistake(_LOSS_EVERYWHERE, "Return what run_step returned where that is None: only last stages have a loss."),
         Mistake(_ONE_LOSS, "Weigh the loss like the gradients, and sum it over the column too."),
         Mistake(_NO_SUM,
-                "The pipelines' gradients were never combined: all-reduce every gradient over mesh.get_group('data')."),
+                "Each .grad is still that of its own pipeline: all-reduce every p.grad over mesh.get_group('data'), "
+                "and p.grad itself. What is done to a new tensor, such as p.grad * share, does not reach it."),
         Mistake(_UNWEIGHED,
                 "The gradients of the pipelines' means were added: weigh each by its own samples over all samples."),
         Mistake(_COUNTED,

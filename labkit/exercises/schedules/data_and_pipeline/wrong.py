@@ -87,3 +87,4 @@ changed("over the mean of samples", "weights that add up to N",
         ("everybody.item()\n", "(everybody.item() / mesh['data'].size())\n"))  # fmt: skip
 changed("a number for the loss", "the loss not returned",
         ("    return loss\n", "    return None if loss is None else loss.item()\n"))  # fmt: skip
+changed("sums copies", "no sum over the column", ("        tensor *= share\n", "        tensor = tensor * share\n"))
