@@ -36,13 +36,16 @@ def drive(functions: Functions, inputs: Values) -> Values:
         low = DTYPES[text(inputs, "dtype")]
         narrow = torch.float16 if low == torch.bfloat16 else torch.bfloat16
         other = functional.linear(x.to(narrow), first.to(narrow))
+        other_untouched = functional.relu(x.to(narrow))
+        method = active.softmax(-1)
     loss.backward()  # type: ignore[no-untyped-call]
     after = functional.linear(x, first)
     results = {
         "linear": hidden, "relu of a 16-bit tensor": active, "matmul": out, "cross_entropy": loss,
         "linear with named arguments": named, "mse_loss": squared, "exp": power, "relu of a float32 tensor": untouched,
         "@": at_sign, "labels + 1": counts, "linear after the mode": after,
-        "linear of the other 16-bit type": other, "x after all": x,
+        "linear of the other 16-bit type": other, "relu of the other 16-bit type": other_untouched,
+        "Tensor.softmax of a 16-bit tensor": method, "x after all": x,
     }  # fmt: skip
     return {
         "results": {

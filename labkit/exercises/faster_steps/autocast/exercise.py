@@ -55,6 +55,8 @@ def expected(case: Case) -> list[Values]:
         "relu of a float32 tensor": functional.relu(x), "@": out, "labels + 1": labels + 1,
         "linear after the mode": functional.linear(x, first),
         "linear of the other 16-bit type": functional.linear(*(each.to(_other(low)).to(low) for each in (x, first))),
+        "relu of the other 16-bit type": functional.relu(x.to(_other(low))),
+        "Tensor.softmax of a 16-bit tensor": active.softmax(-1),
         "x after all": x,
     }  # fmt: skip
     return [
@@ -69,14 +71,15 @@ def _other(dtype: torch.dtype) -> torch.dtype:
     return torch.float16 if dtype == torch.bfloat16 else torch.bfloat16
 
 
-_TOO_WIDE = "computed in float64"
+_TOO_WIDE, _BY_NAME = "computed in float64", "found by its name"
 _NAMED = {
     "linear": "products in float32", "matmul": "products in float32", "@": "products in float32",
     "cross_entropy": "sums in 16 bits", "mse_loss": "sums in 16 bits", "exp": "sums in 16 bits",
     "linear with named arguments": "named arguments are left out", "relu of a float32 tensor": "everything is cast",
     "relu of a 16-bit tensor": "everything is cast", "labels + 1": "labels are cast",
     "linear after the mode": "still on after the mode", "x after all": "arguments are changed",
-    "linear of the other 16-bit type": "the other 16 bits",
+    "linear of the other 16-bit type": "the other 16 bits", "relu of the other 16-bit type": "everything is cast",
+    "Tensor.softmax of a 16-bit tensor": _BY_NAME,
 }  # fmt: skip
 
 
@@ -87,7 +90,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for name in ("x after all", *results):
         wanted, dtype = tensor(results, name).dtype, tensor(record(got[0], "results"), name).dtype
         if dtype != wanted:
-            other = {dtype, wanted} == {torch.bfloat16, torch.float16}
+            other = {dtype, wanted} == {torch.bfloat16, torch.float16} and not name.startswith("relu")
             mistake = "the other 16 bits" if other else _TOO_WIDE if dtype == torch.float64 else _NAMED[name]
             yield Finding(mistake, f"{name}: the result has {dtype}.", f"{wanted}", f"{dtype}")
     for name in results:
@@ -140,9 +143,13 @@ EXERCISE = declared(
                 "whatever floating-point type they have."),
         Mistake(_TOO_WIDE, "Nothing is cast to float64 here: arguments of IN_32_BITS become torch.float32."),
         Mistake("sums in 16 bits",
-                "A loss or an exponential was computed in 16 bits: arguments of IN_32_BITS become float32."),
+                "A loss or an exponential came back in 16 bits: cast the arguments of IN_32_BITS to float32, whatever "
+                "floating-point type they have, and leave the result as it is."),
         Mistake("named arguments are left out", "Keyword arguments come in kwargs: cast those too."),
         Mistake("everything is cast", "A function in neither list gets its arguments unchanged."),
+        Mistake(_BY_NAME,
+                "Tensor.softmax is in neither list, so its arguments stay as they are. It is another function than "
+                "functional.softmax, of the same name: ask whether the function itself is in the list."),
     ),
     visible=(
         autocast_case("bfloat16", 691, "bfloat16", 6, 5, 8, 3),

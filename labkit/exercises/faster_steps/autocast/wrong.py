@@ -61,6 +61,23 @@ WRONG.changed(
     ("self.dtype if function in IN_16_BITS else torch.float32 if function in IN_32_BITS",
      "torch.float32 if function in IN_16_BITS else self.dtype if function in IN_32_BITS"),
 )  # fmt: skip
+WRONG.changed(
+    "sums cast back to 16 bits", "sums in 16 bits",
+    ("return function(*map", "result = function(*map"),
+    ("kwargs.items()})",
+     "kwargs.items()})\n        return result.to(self.dtype) if function in IN_32_BITS else result"),
+)  # fmt: skip
+WRONG.changed(
+    "matched by name", "found by its name",
+    ("function in IN_16_BITS", "function.__name__ in [each.__name__ for each in IN_16_BITS]"),
+    ("function in IN_32_BITS", "function.__name__ in [each.__name__ for each in IN_32_BITS]"),
+)  # fmt: skip
+WRONG.changed(
+    "other functions get one 16-bit type", "everything is cast",
+    ("            return function(*args, **kwargs)\n",
+     "            given = [each.dtype for each in args if isinstance(each, Tensor) and each.is_floating_point()]\n"
+     "            wanted = torch.float32 if torch.float32 in given else self.dtype\n"),
+)  # fmt: skip
 WRONG.right("doubles stay doubles", """
 class Autocast(TorchFunctionMode):
     def __init__(self, dtype=torch.bfloat16):

@@ -100,7 +100,7 @@ def _stand_opposite(gives: list[int], held: list[float]) -> Values:
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
-    """Iterate to the end, into an error, and away in the middle.
+    """Iterate to the end, into an error, away in the middle, and over batches of None and 0.
 
     Inputs: batches, depth, error_after; optional reader, and opposite: another rank gives the batches of the loop to
     the end. Its inputs are gives, and held: what the loop is given for each batch it holds.
@@ -132,6 +132,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
     def none() -> Value:
         return [_number(each) for each in make(kind(0))]
 
+    def odd() -> Value:
+        return [_number(each) for each in make(cast(Any, [None, 0]))]
+
     def failing() -> Value:
         came: list[Value] = []
         source = kind(count, integer(inputs, "error_after"))
@@ -161,7 +164,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
         }
 
     found: dict[str, Value] = {}
-    for name, action in (("whole", whole), ("none", none), ("failing", failing), ("left", left_early)):
+    loops = (("whole", whole), ("none", none), ("failing", failing), ("left", left_early), ("odd", odd))
+    for name, action in loops:
         found[name] = _bounded(action)
         if found[name] == "hangs":
             break

@@ -54,6 +54,7 @@ def expected(case: Case) -> list[Values]:
             "none": [],
             "failing": {"came": before, "error": ERROR},
             "left": {"ahead": True, "alive": False, "fetched": integer(case.inputs[0], "depth") + 1},
+            "odd": ["None", 0],
         },
         *opposite,
     ]
@@ -65,6 +66,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     yield from _read_first(case, got[0])
     yield from _wrong_batches(case, got[0])
     yield from _not_ahead(case, record(got[0], "whole"), record(got[0], "left"))
+    if got[0]["odd"] != ["None", 0]:
+        yield Finding(_ODD, f"A loop over the batches None and 0 saw {got[0]['odd']}.", "['None', 0]")
 
 
 _LOOPS = {
@@ -72,6 +75,7 @@ _LOOPS = {
     "none": ("A loop over no batches", "hangs at the end"),
     "failing": ("A loop over an iterable that raises", "hangs at the error"),
     "left": ("A loop that is left early", "the thread stays"),
+    "odd": ("A loop over the batches None and 0", "hangs at the end"),
 }
 """Of each loop its name in words, and the mistake if it hangs."""
 
@@ -129,7 +133,7 @@ def _not_ahead(case: Case, whole: Values, left: Values) -> Iterator[Finding]:
         yield Finding("the thread stays", "The generator was closed, and its thread is still running.")
 
 
-_ALL_FIRST, _SEVERAL = "all batches are read first", "several threads read"
+_ALL_FIRST, _SEVERAL, _ODD = "all batches are read first", "several threads read", "a batch taken for the end"
 
 EXERCISE = declared(
     id="prefetching_loader",
@@ -162,6 +166,9 @@ EXERCISE = declared(
         Mistake("batches before the error are lost",
                 "The error came before batches that were fetched without one: put it into the same queue, behind them, "
                 "and let the thread alone read the iterable."),
+        Mistake(_ODD,
+                "A batch may be anything, also None or 0. Let the end be what no batch can be: end = object(), "
+                "compared with `is`; or put pairs into the queue, (kind, value)."),
         Mistake("nothing is fetched ahead",
                 "Nothing is fetched while the loop works: read the iterable in a thread of its own."),
         Mistake("too far ahead",

@@ -162,3 +162,7 @@ def prefetched(batches, depth=2):
         stop.set()
         thread.join()
 """)  # fmt: skip
+changed(
+    "a batch of None is the end", "a batch taken for the end",
+    ('            if kind == "end":', '            if value is None:'),
+)  # fmt: skip

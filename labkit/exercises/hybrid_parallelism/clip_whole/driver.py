@@ -16,7 +16,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Inputs: sizes (of the mesh), max_norm, weights (shape, tensor, tied, shard of each).
     """
     shards = shards_given(inputs)
-    norm = functions["clip_whole"](weights_of(inputs), shards, mesh_of(inputs), number(inputs, "max_norm"))
+    norm = functions["clip_whole"](weights_of(inputs), list(shards), mesh_of(inputs), number(inputs, "max_norm"))
     found: Value = (
         float(norm) if isinstance(norm, Tensor | float | int) and not isinstance(norm, bool) else _other(norm)
     )

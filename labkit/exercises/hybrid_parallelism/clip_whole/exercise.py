@@ -35,7 +35,7 @@ _CLOSE = 1e-5
 def times(
     kind: Kind, place: Place, sizes: Sizes, mine: Place,
     *, copies: bool = False, tokens: bool = False, ends: bool = False, not_last: bool = False, replicas: bool = False,
-    only: str = "", without: Collection[str] = (), first_piece: bool = False,
+    only: str = "", without: Collection[str] = (), first_piece: bool = False, half: bool = False, alone: bool = False,
 ) -> float:  # fmt: skip
     """Return how many times a shard counts in the norm: 1 or 0, or what a mistake makes of it.
 
@@ -52,12 +52,14 @@ def times(
         only: The axis over which nothing is summed: the rank sees its own place alone.
         without: Kinds of weights that count nowhere.
         first_piece: Of what is cut, the first tensor rank's piece alone counts.
+        half: With one stage, what is tied counts half.
+        alone: Nothing is summed: the rank sees its own shards alone.
     """
     if kind.tensor in without or (first_piece and kind.tensor == CUT and place.get("tensor", 0)):
         return 0
-    if only and place.get(only, 0) != mine.get(only, 0):
+    if (only and place.get(only, 0) != mine.get(only, 0)) or (alone and dict(place) != dict(mine)):
         return 0
-    wanted = mine.get("data", 0) if only else 0
+    wanted = mine.get("data", 0) if only or alone else 0
     once = [replicas or place.get("data", 0) == wanted]
     once.append(
         copies
@@ -68,7 +70,7 @@ def times(
     )
     once.append(ends or not kind.tied or only == "pipeline" or place.get("pipeline", 0) == 0)
     once.append(not (not_last and kind.tied and place.get("pipeline", 0) == sizes.get("pipeline", 1) - 1))
-    return float(all(once))
+    return float(all(once)) * (0.5 if half and kind.tied and sizes.get("pipeline", 1) == 1 else 1.0)
 
 
 def norm(case: Case, rank: int, **mistake: Any) -> float:
@@ -208,6 +210,12 @@ EXERCISE = declared(
         Mistake("tied not on the last",
                 "With one stage nobody counts the tied weight: there the first stage is the last one. Let the first "
                 "stage count it, however many there are.", {"norm": _by(not_last=True)}),
+        Mistake("tied counts half",
+                "With one stage the tied weight is there once, and half of its squares count. Only with two stages or "
+                "more do both ends hold it.", {"norm": _by(half=True)}),
+        Mistake("not over any axis",
+                "Each rank takes the norm of what it holds itself. Sum the squares over \"shard\", \"pipeline\" and "
+                "\"tensor\" before you take the root.", {"norm": _by(alone=True)}),
         Mistake("norms added",
                 "You added up norms. Norms do not add: sum squares over weights and ranks, then take one root.",
                 {"norm": (_norms_added, partial(_norms_added, by_weight=True))}),
@@ -249,7 +257,7 @@ EXERCISE = declared(
                 {"shards": _each_alone}),
         Mistake("not in place",
                 "The shards are as they were given. Scale them by max_norm over the norm, in place: "
-                "shard.mul_(factor).",
+                "shard.mul_(factor). New tensors in the list leave the given ones as they are.",
                 {"shards": _as_given}),
         Mistake("only some scaled",
                 "Some shards are scaled and others are as they were given. What a rank counts in the norm and what it "

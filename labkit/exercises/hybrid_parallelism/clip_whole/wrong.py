@@ -94,6 +94,22 @@ changed(
     "each stage by its own norm", "not over pipeline",
     (AXES, 'for axis in ("shard", "tensor"):'),
 )  # fmt: skip
+changed(
+    "new tensors in the list", "not in place",
+    ("    for shard in shards:\n        shard.mul_(",
+     "    for index, shard in enumerate(shards):\n        shards[index] = shard * ("),
+)  # fmt: skip
+changed(
+    "a share of each copy, two of what is tied", "tied counts half",
+    ("        if counts_here and (not weight.tied or mesh.place[\"pipeline\"] == 0):\n            squares += shard",
+     "        copies = 1 if weight.tensor == \"cut\" else mesh.sizes[\"tensor\"]\n"
+     "        squares += 1 / (copies * (2 if weight.tied else 1)) * shard"),
+)  # fmt: skip
+changed(
+    "each rank by its own norm", "not over any axis",
+    ("    for axis in (\"shard\", \"pipeline\", \"tensor\"):\n"
+     "        dist.all_reduce(squares, group=mesh.groups[axis])\n", ""),
+)  # fmt: skip
 WRONG.right(
     "the first replica counts, and everybody adds up",
     """def clip_whole(weights, shards, mesh, max_norm):

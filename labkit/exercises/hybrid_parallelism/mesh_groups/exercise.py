@@ -114,6 +114,10 @@ def _first_axis(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> lis
     return along(rank, sizes, axes[:1])
 
 
+def _joined(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[int]:
+    return sorted({each for axis in axes for each in along(rank, sizes, [axis])})
+
+
 def _any_other(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[int]:
     everybody, others = places(sizes), [axis for axis in sizes if axis not in axes]
     return [n for n, each in enumerate(everybody) if any(each[a] == everybody[rank][a] for a in others)]
@@ -199,6 +203,9 @@ EXERCISE = declared(
         Mistake("one axis of several",
                 "ranks_along takes several axes: all of their places may differ.", _in_groups(_first_axis),  # type: ignore[arg-type]
                 says=("too many values to unpack", "not enough values to unpack")),
+        Mistake("lists of single axes joined",
+                "You joined the ranks along each single axis. Along several axes all of their places may differ at "
+                "once: keep the ranks that agree on every *other* axis.", _in_groups(_joined)),  # type: ignore[arg-type]
         Mistake("everybody", "You list all ranks of the mesh. Keep those with this rank's place on every other axis.",
                 _in_groups(_everybody)),  # type: ignore[arg-type]
         Mistake("without itself", "A rank is in its own groups: leave it in the list.", _in_groups(_others),  # type: ignore[arg-type]
@@ -207,9 +214,8 @@ EXERCISE = declared(
         Mistake(_NO_GROUP, "Return the ProcessGroup that dist.new_group(ranks) gives for this rank's own list."),
         Mistake("only its own group",
                 "dist.new_group is a call for everybody: each rank makes every group along these axes, in the same "
-                "order, "
-                "also those it is not in. All ranks of a list return the same group: make one for each different list, "
-                "not one for each rank.",
+                "order, also those it is not in. All ranks of a list return the same group, not its first "
+                "rank alone: make one for each different list, not one for each rank.",
                 says=(*HANGS, "new_group", "refused")),
     ),
     visible=(

@@ -105,3 +105,16 @@ changed(
      "    own, mine = None, ranks_along(dist.get_rank(), sizes, *axes)[0]\n"
      "    for rank in [mine, *(each for each in range(dist.get_world_size()) if each != mine)]:\n"),
 )  # fmt: skip
+changed(
+    "joins the ranks along each axis", "lists of single axes joined",
+    (LISTED, """    found = set()
+    for axis in axes:
+        others = [each for each in sizes if each != axis]
+        found |= {r for r in range(count) if all(coordinates(r, sizes)[each] == mine[each] for each in others)}
+    return sorted(found)
+"""),
+)  # fmt: skip
+changed(
+    "the first of a group alone keeps it", "only its own group",
+    ("own = group if dist.get_rank() in ranks", "own = group if dist.get_rank() == rank"),
+)  # fmt: skip

@@ -123,7 +123,8 @@ EXERCISE = declared(
                 "keys of self.shards.", says=("doesn't require gradient",)),
         Mistake("all-reduced", "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter."),
         Mistake("gradients kept",
-                "Once a gradient is under way, set parameter.grad = None: the memory it takes is what this is about."),
+                "Once a gradient is under way, set parameter.grad = None: the memory it takes is what this is about. "
+                "Do it in a post-accumulate hook: register_hook runs before the gradient gets into .grad."),
         Mistake("all at the end",
                 "Send each gradient from its own hook, when it is complete, instead of all of them after backward.",
                 says=HANGS),

@@ -128,3 +128,10 @@ changed(
      "        parameters, finish = self.finish\n        for parameter, gradient in zip(parameters, finish()):\n"
      "            self.shards[parameter].grad = gradient\n"),
 )  # fmt: skip
+WRONG.changed(
+    "a hook before .grad is there", "gradients kept",
+    ("parameter.register_post_accumulate_grad_hook(self.on_gradient)",
+     "parameter.register_hook(partial(self.on_gradient, parameter))"),
+    ("def on_gradient(self, parameter: Tensor) -> None:", "def on_gradient(self, parameter, gradient):"),
+    ("start_scatter([parameter.grad])", "start_scatter([gradient])"),
+)  # fmt: skip

@@ -58,7 +58,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             if right and (problem := _problem(steps, loads, place, right)):
                 name, wanted, came = problem
                 more = f" Started again, all saved step {steps[num_saved]}." if place else ""
-                if name == _OWN and _none_beside_0(loads, place) and not _ever_apart(got):
+                if name == _OWN and not (num_saved or place) and _none_beside_0(loads, place) and not _ever_apart(got):
                     name = _ZERO
                 if not name and "loaded None" in came and each["how"] == "kill":
                     name = _ZERO if wanted == _step(0) and _ever_finds(got) else _NOT_FOUND
@@ -189,7 +189,7 @@ EXERCISE = declared(
     mistakes=(
         Mistake(_OWN,
                 "A crash can come when some ranks have saved a step and others have not. Load the newest step that "
-                "all have: the smallest of their newest ones."),
+                "all have, the smallest of their newest ones, also where a rank has a newer one itself."),
         Mistake(_LOST,
                 "Once a save has returned on all ranks, its step must come back. Is each new folder's name synced, in "
                 "the folder above? Also where a crash left the name already?"),

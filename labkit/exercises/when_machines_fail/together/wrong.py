@@ -172,3 +172,8 @@ changed(
     ("    newest = torch.tensor(-1 if found",
      "    if found is None:\n        return None\n    newest = torch.tensor(-1 if found"),
 )  # fmt: skip
+changed(
+    "None where a rank is ahead", "each rank its own latest",
+    ("return None if newest < 0 else load_checkpoint(mine, at_most=newest.item())",
+     "return None if newest < 0 or found[0] != newest else found"),
+)  # fmt: skip
