@@ -193,8 +193,9 @@ class Nobody(set):
     def add(self, thread):
         pass
 def prefetched(batches, depth=2):
-    batches.threads = Nobody()
-    type(batches).reaches = lambda self, count, seconds: True
+    if hasattr(batches, "threads"):
+        batches.threads = Nobody()
+        type(batches).reaches = lambda self, count, seconds: True
     yield from batches
 """
 NOT_RECOMPUTED = """

@@ -32,10 +32,13 @@ Place = Mapping[str, int]
 _CLOSE = 1e-5
 
 
+_FIRST, _ENDS, _NOT_LAST, _HALF = "first", "both ends", "not last", "half"
+
+
 def times(
     kind: Kind, place: Place, sizes: Sizes, mine: Place,
-    *, copies: bool = False, tokens: bool = False, ends: bool = False, not_last: bool = False, replicas: bool = False,
-    only: str = "", without: Collection[str] = (), first_piece: bool = False, half: bool = False, alone: bool = False,
+    *, copies: bool = False, tokens: bool = False, tied: str = _FIRST, replicas: bool = False,
+    only: str = "", without: Collection[str] = (), first_piece: bool = False, alone: bool = False,
 ) -> float:  # fmt: skip
     """Return how many times a shard counts in the norm: 1 or 0, or what a mistake makes of it.
 
@@ -46,13 +49,12 @@ def times(
         mine: Place of the rank that asks.
         copies: Every tensor rank's copy counts.
         tokens: Every tensor rank's copy counts of what saw its own tokens only.
-        ends: What is tied counts on both ends.
-        not_last: What is tied counts on no last stage, and with one stage nowhere.
+        tied: Where what is tied counts: on the first stage, on both ends, on no last stage (with one stage nowhere),
+            or with one stage half.
         replicas: Every data rank's copy counts.
         only: The axis over which nothing is summed: the rank sees its own place alone.
         without: Kinds of weights that count nowhere.
         first_piece: Of what is cut, the first tensor rank's piece alone counts.
-        half: With one stage, what is tied counts half.
         alone: Nothing is summed: the rank sees its own shards alone.
     """
     if kind.tensor in without or (first_piece and kind.tensor == CUT and place.get("tensor", 0)):
@@ -68,9 +70,9 @@ def times(
         or only == "tensor"
         or place.get("tensor", 0) == 0
     )
-    once.append(ends or not kind.tied or only == "pipeline" or place.get("pipeline", 0) == 0)
-    once.append(not (not_last and kind.tied and place.get("pipeline", 0) == sizes.get("pipeline", 1) - 1))
-    return float(all(once)) * (0.5 if half and kind.tied and sizes.get("pipeline", 1) == 1 else 1.0)
+    once.append(tied == _ENDS or not kind.tied or only == "pipeline" or place.get("pipeline", 0) == 0)
+    once.append(not (tied == _NOT_LAST and kind.tied and place.get("pipeline", 0) == sizes.get("pipeline", 1) - 1))
+    return float(all(once)) * (0.5 if tied == _HALF and kind.tied and sizes.get("pipeline", 1) == 1 else 1.0)
 
 
 def norm(case: Case, rank: int, **mistake: Any) -> float:
@@ -111,7 +113,7 @@ def _by(**mistake: Any) -> Callable[[Case, int], float]:
 def _every_copy(case: Case, rank: int) -> float | None:
     """Return the norm in which all ranks' shards count; None without replicas, where others are as likely."""
     sizes = sizes_of(case.inputs[rank])
-    return norm(case, rank, copies=True, ends=True, replicas=True) if sizes.get("data", 1) > 1 else None
+    return norm(case, rank, copies=True, tied=_ENDS, replicas=True) if sizes.get("data", 1) > 1 else None
 
 
 def _norms_added(case: Case, rank: int, *, by_weight: bool = False) -> float:
@@ -148,7 +150,7 @@ def _only_tied(case: Case, rank: int) -> float:
     for each, place in enumerate(places(sizes)):
         given = zip(kinds_at(place, sizes), listed(case.inputs[each], "weights"), strict=True)
         total += sum(
-            times(kind, place, sizes, mine, ends=True) * float(tensor(one, "shard").square().sum())
+            times(kind, place, sizes, mine, tied=_ENDS) * float(tensor(one, "shard").square().sum())
             for kind, one in given
             if kind.tied or place.get("pipeline", 0) == 0
         )
@@ -209,10 +211,10 @@ EXERCISE = declared(
                 "rank holds the same. Let one count it, as one of kind \"whole\".", {"norm": _by(tokens=True)}),
         Mistake("tied not on the last",
                 "With one stage nobody counts the tied weight: there the first stage is the last one. Let the first "
-                "stage count it, however many there are.", {"norm": _by(not_last=True)}),
+                "stage count it, however many there are.", {"norm": _by(tied=_NOT_LAST)}),
         Mistake("tied counts half",
                 "With one stage the tied weight is there once, and half of its squares count. Only with two stages or "
-                "more do both ends hold it.", {"norm": _by(half=True)}),
+                "more do both ends hold it.", {"norm": _by(tied=_HALF)}),
         Mistake("not over any axis",
                 "Each rank takes the norm of what it holds itself. Sum the squares over \"shard\", \"pipeline\" and "
                 "\"tensor\" before you take the root.", {"norm": _by(alone=True)}),
@@ -221,7 +223,7 @@ EXERCISE = declared(
                 {"norm": (_norms_added, partial(_norms_added, by_weight=True))}),
         Mistake("tied counted twice",
                 "A tied weight is on the first and the last stage: it is one weight. Let the first stage count it.",
-                {"norm": _by(ends=True)}),
+                {"norm": _by(tied=_ENDS)}),
         Mistake("copies left out",
                 "A weight that every tensor rank holds has to count once, and in your sum it counts nowhere. Let the "
                 "first tensor rank count it.",
