@@ -1,4 +1,4 @@
-"""The sentences that ask something of an answer, and what holds each: stated_rules/NN.toml.
+"""The sentences that ask something of an answer, and what holds each: rules/NN.toml.
 
 A table names an exercise. Its keys are the sentences of the docstrings in the learner's exercise cell, word for word,
 and those of the lesson's text that ask something of the answer. The value says what holds the sentence:
@@ -17,14 +17,16 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
 from labkit.checks.rooms import exercises
+from tests.checks.lesson_cells import slug_of
 
-HERE = Path(__file__).parent / "stated_rules"
+HERE = Path(__file__).parent / "rules"
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 KINDS = ("form", "given")
 _BREAK = re.compile(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )|\n(?=\s*[\w*, ]{1,40}: )|(?<=[.?!])\s+(?=[A-Z`(\"'\d])")
@@ -48,7 +50,7 @@ def asked(number: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for cell in _cells(number):
         slug = cell.metadata.get("labkit", {}).get("exercise")
-        if cell.cell_type == "code" and slug in exercises(lesson_slug(number)):
+        if cell.cell_type == "code" and slug in exercises(slug_of(number)):
             found.setdefault(slug, []).extend(each for text in _docstrings(cell.source) for each in sentences(text))
     return found
 
@@ -58,16 +60,7 @@ def prose(number: str) -> str:
     return " ".join(" ".join(cell.source for cell in _cells(number) if cell.cell_type == "markdown").split())
 
 
-def numbers() -> list[str]:
-    """Return the numbers of all lessons."""
-    return sorted(path.name[:2] for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
-
-
-def lesson_slug(number: str) -> str:
-    """Return the slug of a lesson; "05" names it."""
-    return next(NOTEBOOKS.glob(f"{number}_*.ipynb")).stem[3:]
-
-
+@cache
 def _cells(number: str) -> list[Any]:
     read: Any = nbformat.read
     return list(read(next(NOTEBOOKS.glob(f"{number}_*.ipynb")), as_version=4).cells)
