@@ -151,10 +151,11 @@ class Drawing {
   writeKey(y) {
     const { colours, band } = this.state.theme;
     const sizes = [NAMES, TICKS, TICKS - 4, TICKS - 8];
-    const wideIn = (size) => this.key().reduce((sum, [words]) => sum + 92 + widthIn(words, size), 0);
+    const entries = this.key();
+    const wideIn = (size) => entries.reduce((sum, [words]) => sum + 92 + widthIn(words, size), 0);
     const size = sizes.find((each) => wideIn(each) < this.width + 40) ?? sizes.at(-1);
     let x = 4;
-    for (const [words, [category]] of this.key()) {
+    for (const [words, [category]] of entries) {
       const isStill = category === STILL;
       this.add(rectOf(x, y - 24, 40, 28, `fill="${isStill ? band : this.colourOf(category)}"`));
       if (isStill) this.add(hatch(x, y - 24, 40, 28, colours[STILL]));
