@@ -9,6 +9,13 @@ changed = WRONG.changed
 
 CONTEXT = "        try:\n            yield\n        finally:\n            self.synchronize = before"
 SENDS = "        if self.synchronize:\n            super().on_gradient(parameter)"
+KEEPS_QUIET = """            super().on_gradient(parameter)
+        else:
+            self.quiet[parameter] = parameter.grad.clone()
+
+    def __init__(self, module):
+        self.quiet = {}
+        super().__init__(module)"""
 
 changed("no_sync does nothing", "sends inside no_sync", (SENDS, "        super().on_gradient(parameter)"))
 changed("no finally", "no_sync stays on after an error", (CONTEXT, "        yield\n        self.synchronize = before"))
@@ -63,13 +70,8 @@ changed(
         """        if self.synchronize:
             if (earlier := self.quiet.get(parameter)) is not None:
                 parameter.grad -= earlier
-            super().on_gradient(parameter)
-        else:
-            self.quiet[parameter] = parameter.grad.clone()
-
-    def __init__(self, module):
-        self.quiet = {}
-        super().__init__(module)""",
+"""
+        + KEEPS_QUIET,
     ),
 )
 changed(
@@ -80,13 +82,8 @@ changed(
         """        if self.synchronize:
             if parameter in self.quiet:
                 parameter.grad += self.quiet.pop(parameter)
-            super().on_gradient(parameter)
-        else:
-            self.quiet[parameter] = parameter.grad.clone()
-
-    def __init__(self, module):
-        self.quiet = {}
-        super().__init__(module)""",
+"""
+        + KEEPS_QUIET,
     ),
 )
 changed(

@@ -9,6 +9,17 @@ changed, wrong = WRONG.changed, WRONG.wrong
 
 BROADCAST = "                dist.broadcast(buffer, src=0)"
 LAUNCH = "        if self.work is None:\n            self.launch()\n"
+AT_THE_END = """
+class MiniDDP(AccumulatingDDP):
+    def forward(self, *args, **kwargs):
+        if self.training:
+            for buffer in self.module.buffers():
+                dist.broadcast(buffer, src=0)
+        return super().forward(*args, **kwargs)
+
+    def on_gradient(self, parameter):
+        pass
+"""
 GRADIENT = "p.grad = torch.empty_like(p).copy_(mean.view_as(p))"
 
 changed("buffers follow nobody", "buffers drift apart", (BROADCAST, "                pass"))
@@ -84,17 +95,8 @@ changed(
 wrong(
     "only what I have",
     "an unused parameter is left out",
-    """
-class MiniDDP(AccumulatingDDP):
-    def forward(self, *args, **kwargs):
-        if self.training:
-            for buffer in self.module.buffers():
-                dist.broadcast(buffer, src=0)
-        return super().forward(*args, **kwargs)
-
-    def on_gradient(self, parameter):
-        pass
-
+    AT_THE_END
+    + """
     def finish_gradient_synchronization(self):
         for p in self.trained:
             if p.grad is not None:
@@ -179,17 +181,9 @@ changed(
     "what only some ranks used is not averaged",
     ("            if flag > 0:", "            if flag > 1 - 1e-9:"),
 )
-ASKS = """
-class MiniDDP(AccumulatingDDP):
-    def forward(self, *args, **kwargs):
-        if self.training:
-            for buffer in self.module.buffers():
-                dist.broadcast(buffer, src=0)
-        return super().forward(*args, **kwargs)
-
-    def on_gradient(self, parameter):
-        pass
-
+ASKS = (
+    AT_THE_END
+    + """
     def finish_gradient_synchronization(self):
         flags = torch.tensor([float(p.grad is not None) for p in self.trained])
         dist.all_reduce(flags)
@@ -199,6 +193,7 @@ class MiniDDP(AccumulatingDDP):
                 dist.all_reduce(grad)
                 p.grad = grad / dist.get_world_size()
 """
+)
 wrong("asks first and sends what was used", "an unused parameter is left out", ASKS)
 asked = WRONG.changing(ASKS)
 asked(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -123,17 +123,18 @@ def _not_equal(case: Case, got: Got, wire: Wire) -> bool:
     return any(not close(end.get(name), value) for end in ends[1:] for name, value in ends[0].items())
 
 
+def _all_end_with(got: Got, model: Mapping[str, Value], *tolerance: float) -> bool:
+    ends: list[Any] = [values.get("end") for values in got] if isinstance(got, tuple) else []
+    return bool(ends) and all(close(end.get(name), value, *tolerance) for end in ends for name, value in model.items())
+
+
 def _counts_otherwise(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether the model is right on every rank, and so it is only the count that is not."""
-    right = _trained(case)[1]
-    ends: list[Any] = [values.get("end") for values in got] if isinstance(got, tuple) else []
-    return bool(ends) and all(close(end.get(name), value, _ROUNDING) for end in ends for name, value in right.items())
+    return _all_end_with(got, _trained(case)[1], _ROUNDING)
 
 
 def _as_it_began(case: Case, got: Got, wire: Wire) -> bool:
-    begun = state_of(models_of(case)[0])
-    ends: list[Any] = [values.get("end") for values in got] if isinstance(got, tuple) else []
-    return bool(ends) and all(close(end.get(name), value) for end in ends for name, value in begun.items())
+    return _all_end_with(got, state_of(models_of(case)[0]))
 
 
 MISTAKES = (
