@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 
 from labkit.plans.sharded_step import Cost, Job, StepPlan, fault, gradients_left, peak_bytes
 
@@ -38,17 +39,16 @@ class OffloadPlan:
 
 
 THIRTEEN_BILLION = Job(
-    num_layers=40,
-    layer_params=13 * 5120**2,
+    layer_params=(13 * 5120**2,) * 40,
     num_ranks=8,
     memory_bytes=24 * 10**9,
-    num_sequences=8,
+    num_samples=8,
     forward_s=2 * 13 * 5120**2 * 2048 / 80e12,
     link_bytes_s=25e9,
-    activation_bytes=34 * 2048 * 5120,
-    input_bytes=2 * 2048 * 5120,
+    activation_bytes=(34 * 2048 * 5120,) * 40,
+    input_bytes=(2 * 2048 * 5120,) * 40,
 )
-"""A transformer of 13.6 billion parameters, sequences of 2048 tokens, on the eight devices of SEVEN_BILLION."""
+"""A transformer of 13.6 billion parameters, 2048 tokens a sample, eight devices of 24 GB and 80 TFLOP/s over PCIe."""
 
 HOST = Host(link_bytes_s=12e9, adam_params_s=0.25e9)
 """An eighth of a server: its memory behind PCIe, and cores that update two billion parameters a second together."""
@@ -73,14 +73,14 @@ def offloaded_cost(job: Job, host: Host, plan: OffloadPlan) -> Cost:
     if problem := offload_fault(job, plan):
         raise ValueError(problem)
     left = gradients_left(job, plan.step)
-    shard = job.layer_params / job.num_ranks
     down = updated = up = 0.0
     for layer in reversed(range(job.num_layers)):
         if plan.host[layer]:
+            shard = job.layer_params[layer] / job.num_ranks
             down = max(down, left[layer]) + _HALF * shard / host.link_bytes_s
             updated = max(updated, down) + shard / host.adam_params_s
             up = max(up, updated) + _HALF * shard / host.link_bytes_s
     waits = max(0.0, up - left[0])
-    moved = MOVED_BYTES * job.layer_params * sum(plan.host) // job.num_ranks
-    plain = left[0] * (job.num_sequences // plan.step.microbatch)
+    moved = MOVED_BYTES * sum(compress(job.layer_params, plan.host)) // job.num_ranks
+    plain = left[0] * (job.num_samples // plan.step.microbatch)
     return Cost(plain + waits, peak_bytes(job, plan.step) - moved)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 STATE_BYTES = 16
 """Of a parameter in mixed precision with Adam: 2 parameter, 2 gradient, 4 master, 8 means."""
@@ -11,53 +13,82 @@ _HALF = 2
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained, and on what.
+    """What is trained, and on what. The layers may differ in size, but each computes as long as the others.
 
     Attributes:
-        num_layers: How many layers, all alike.
-        layer_params: Parameters of a layer.
+        layer_params: Parameters of each layer.
         num_ranks: Each holds a shard of everything.
         memory_bytes: What a device holds.
-        num_sequences: How many sequences a rank computes in a step.
-        forward_s: Seconds for the forward pass of one sequence through one layer; backward takes twice as long.
+        num_samples: How many samples a rank computes in a step.
+        forward_s: Seconds for the forward pass of one sample through one layer; backward takes twice as long.
         link_bytes_s: Bytes a second that a rank sends.
-        activation_bytes: What one sequence keeps in a layer for backward.
-        input_bytes: The layer's input alone, from which the other activations can be computed again.
+        activation_bytes: What one sample keeps in each layer for backward.
+        input_bytes: Each layer's input alone, from which its other activations can be computed again.
     """
 
-    num_layers: int
-    layer_params: int
+    layer_params: tuple[int, ...]
     num_ranks: int
     memory_bytes: int
-    num_sequences: int
+    num_samples: int
     forward_s: float
     link_bytes_s: float
-    activation_bytes: int
-    input_bytes: int
+    activation_bytes: tuple[int, ...]
+    input_bytes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Job:
+        """Return a job from its fields, whose tuples may have become lists on their way."""
+        tuples: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return cls(**tuples)
 
     @property
-    def layer_bytes(self) -> int:
-        """Bytes of a whole layer, bfloat16."""
-        return _HALF * self.layer_params
+    def num_layers(self) -> int:
+        """How many layers the model has."""
+        return len(self.layer_params)
 
-    @property
-    def gather_s(self) -> float:
-        """Seconds to gather a layer, and as many to scatter its gradients."""
-        return self.layer_bytes * (self.num_ranks - 1) / self.num_ranks / self.link_bytes_s
+    def layer_bytes(self, layer: int) -> int:
+        """Return the bytes of a whole layer, bfloat16."""
+        return _HALF * self.layer_params[layer]
+
+    def gather_s(self, layer: int) -> float:
+        """Return the seconds to gather a layer, and as many to scatter its gradients."""
+        return self.layer_bytes(layer) * (self.num_ranks - 1) / self.num_ranks / self.link_bytes_s
 
 
-SEVEN_BILLION = Job(
-    num_layers=32,
-    layer_params=13 * 4096**2,
+def unet_layers(depths: tuple[int, ...], channels: int, positions: int) -> dict[str, tuple[int, ...]]:
+    """Return layer_params, activation_bytes and input_bytes of a U-Net without its skip connections.
+
+    Each level down has a quarter of the positions and twice the channels: as many operations in a layer, four times
+    its parameters, half of its activations.
+
+    Args:
+        depths: Layers at each level, on the way down and up again: (4, 4, 10, 4, 4) has three levels.
+        channels: Of the first level.
+        positions: Of the first level, in one sample.
+
+    Source: Ronneberger et al. 2015, "U-Net: Convolutional networks for biomedical image segmentation".
+    """
+    levels = [min(at, len(depths) - 1 - at) for at, depth in enumerate(depths) for _ in range(depth)]
+    width = [channels * 2**level for level in levels]
+    numbers = [positions // 4**level * each for level, each in zip(levels, width, strict=True)]
+    return {
+        "layer_params": tuple(12 * each**2 for each in width),
+        "activation_bytes": tuple(34 * each for each in numbers),
+        "input_bytes": tuple(_HALF * each for each in numbers),
+    }
+
+
+UNET = Job(
+    **unet_layers((4, 4, 10, 4, 4), 1792, 8192),
     num_ranks=8,
     memory_bytes=24 * 10**9,
-    num_sequences=8,
-    forward_s=2 * 13 * 4096**2 * 2048 / 80e12,
+    num_samples=4,
+    forward_s=2 * 12 * 1792**2 * 8192 / 80e12,
     link_bytes_s=25e9,
-    activation_bytes=34 * 2048 * 4096,
-    input_bytes=2 * 2048 * 4096,
 )
-"""A transformer of 7 billion parameters, sequences of 2048 tokens, eight devices of 24 GB and 80 TFLOP/s over PCIe."""
+"""A U-Net of 7.7 billion parameters, images of 8192 positions, eight devices of 24 GB and 80 TFLOP/s over PCIe."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +96,7 @@ class StepPlan:
     """How a step is done.
 
     Attributes:
-        microbatch: How many sequences go through the model together; it divides num_sequences.
+        microbatch: How many samples go through the model together; it divides num_samples.
         keep: For each layer, whether it stays whole between forward and backward; else it is gathered again.
         save: For each layer, whether its activations are kept; else backward computes its forward again.
     """
@@ -85,8 +116,8 @@ class Cost:
 
 def fault(job: Job, plan: StepPlan) -> str:
     """Return why this is no plan for the job, or ""; memory is not looked at."""
-    if plan.microbatch < 1 or job.num_sequences % plan.microbatch:
-        return f"microbatch={plan.microbatch} does not divide {job.num_sequences} sequences"
+    if plan.microbatch < 1 or job.num_samples % plan.microbatch:
+        return f"microbatch={plan.microbatch} does not divide {job.num_samples} samples"
     for name, each in (("keep", plan.keep), ("save", plan.save)):
         if len(each) != job.num_layers:
             return f"{name} has {len(each)} entries for {job.num_layers} layers"
@@ -104,42 +135,43 @@ def cost(job: Job, plan: StepPlan) -> Cost:
     """
     if problem := fault(job, plan):
         raise ValueError(problem)
-    return Cost(gradients_left(job, plan)[0] * (job.num_sequences // plan.microbatch), peak_bytes(job, plan))
+    return Cost(gradients_left(job, plan)[0] * (job.num_samples // plan.microbatch), peak_bytes(job, plan))
 
 
 def gradients_left(job: Job, plan: StepPlan) -> list[float]:
     """Return when each layer's gradients have left, in seconds from the microbatch's start; layer 0's are its end."""
-    forward, gather = plan.microbatch * job.forward_s, job.gather_s
+    forward = plan.microbatch * job.forward_s
     link = compute = begun = 0.0  # when link and device are free again; when the last layer began to compute
-    for _ in range(job.num_layers):
-        link = max(link, begun) + gather
+    for layer in range(job.num_layers):
+        link = max(link, begun) + job.gather_s(layer)
         begun = max(compute, link)
         compute = begun + forward
     arrived, left = 0.0, [0.0] * job.num_layers
     if not plan.keep[-1]:
-        arrived = link = max(link, compute) + gather
+        arrived = link = max(link, compute) + job.gather_s(job.num_layers - 1)
     for layer in reversed(range(job.num_layers)):
         begun, arrived = max(compute, arrived), 0.0
         if layer and not plan.keep[layer - 1]:
-            arrived = link = max(link, begun) + gather
+            arrived = link = max(link, begun) + job.gather_s(layer - 1)
         compute = begun + (2 if plan.save[layer] else 3) * forward
-        left[layer] = link = max(link, compute) + gather  # its gradients leave
+        left[layer] = link = max(link, compute) + job.gather_s(layer)  # its gradients leave
     return left
 
 
 def peak_bytes(job: Job, plan: StepPlan) -> int:
     """Return the most bytes a device holds."""
-    state = STATE_BYTES * job.layer_params * job.num_layers // job.num_ranks
-    full, small = plan.microbatch * job.activation_bytes, plan.microbatch * job.input_bytes
-    whole, last, peak, stays = job.layer_bytes, job.num_layers - 1, 0, 0
+    state = STATE_BYTES * sum(job.layer_params) // job.num_ranks
+    whole = [job.layer_bytes(layer) for layer in range(job.num_layers)]
+    full = [plan.microbatch * each for each in job.activation_bytes]
+    small = [plan.microbatch * each for each in job.input_bytes]
+    peak = stays = 0
     after: list[int] = []
     for layer in range(job.num_layers):
-        two = whole * (2 if layer < last else 1)
-        peak = max(peak, stays + two + full)
+        peak = max(peak, stays + sum(whole[layer : layer + 2]) + full[layer])
         after.append(stays)
-        stays += (full if plan.save[layer] else small) + (whole if plan.keep[layer] else 0)
+        stays += (full if plan.save[layer] else small)[layer] + (whole[layer] if plan.keep[layer] else 0)
     for layer in range(job.num_layers):
-        arriving = whole if layer and not plan.keep[layer - 1] else 0
-        leaving = whole if layer < last else 0
-        peak = max(peak, after[layer] + 2 * whole + arriving + leaving + full)
+        arriving = whole[layer - 1] if layer and not plan.keep[layer - 1] else 0
+        leaving = sum(whole[layer + 1 : layer + 2])
+        peak = max(peak, after[layer] + 2 * whole[layer] + arriving + leaving + full[layer])
     return state + peak

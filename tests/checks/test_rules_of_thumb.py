@@ -55,17 +55,22 @@ def _last(count: int, layers: int) -> tuple[bool, ...]:
     return (False,) * (layers - count) + (True,) * count
 
 
-def block_recomputation(job: Job) -> StepPlan:
-    """The best microbatch and number of saved layers, none whole."""
-    none, sizes = _last(0, job.num_layers), (m for m in range(1, job.num_sequences + 1) if job.num_sequences % m == 0)
-    plans = [StepPlan(m, none, _last(saved, job.num_layers)) for m in sizes for saved in range(job.num_layers + 1)]
+def every_number_of_last_layers(job: Job) -> StepPlan:
+    """The best microbatch, number of layers that stay whole and number of saved ones, all counted from the last."""
+    sizes, counts = (m for m in range(1, job.num_samples + 1) if job.num_samples % m == 0), range(job.num_layers + 1)
+    plans = [
+        StepPlan(m, _last(kept, job.num_layers), _last(saved, job.num_layers))
+        for m in sizes
+        for kept in counts
+        for saved in counts
+    ]
     return min((p for p in plans if cost(job, p).peak_bytes <= job.memory_bytes), key=lambda p: cost(job, p).seconds)
 
 
 def as_little_on_the_host_as_fits(job: Job, host: Host) -> OffloadPlan:
     """The largest microbatch that fits, everything computed again, the last layers on the host."""
     none = _last(0, job.num_layers)
-    sizes = (m for m in range(job.num_sequences, 0, -1) if job.num_sequences % m == 0)
+    sizes = (m for m in range(job.num_samples, 0, -1) if job.num_samples % m == 0)
     plans = (OffloadPlan(StepPlan(m, none, none), _last(moved, job.num_layers))
              for m in sizes for moved in range(job.num_layers + 1))  # fmt: skip
     return next(plan for plan in plans if offloaded_cost(job, host, plan).peak_bytes <= job.memory_bytes)
@@ -75,7 +80,7 @@ RULES: dict[tuple[str, str], Callable[..., Any]] = {
     ("faster_steps", "recompute_plan"): cheapest_bytes_first,
     ("schedules", "shortest_step"): weights_where_it_would_wait,
     ("tensor_parallel", "split_plan"): megatrons_with_small_pairs_whole,
-    ("sharded_training", "memory_plan"): block_recomputation,
+    ("sharded_training", "memory_plan"): every_number_of_last_layers,
     ("sharded_training", "offload_plan"): as_little_on_the_host_as_fits,
 }
 

@@ -16,6 +16,7 @@ from torch import nn
 
 import labkit
 from labkit.models import GPT, Addition, loss_of, train_on_ranks
+from labkit.plans.sharded_step import STATE_BYTES, UNET
 from labkit.timeline.memory import memory_curve, memory_peaks, peak_memory_bytes
 from labkit.timeline.metrics import busbw_factor, collective_timings, lane_times
 from labkit.widgets.sharding_player import state_bytes
@@ -329,3 +330,13 @@ def test_on_real_ranks_in_one_run_torchs_own_and_ours_lose_the_same(answers: dic
         for kind, found in losses.items():
             assert found == pytest.approx(losses["DDP"], abs=2e-5), kind
         assert len(set(losses["DDP"])) == 4  # every step changes something
+
+
+def test_what_the_u_nets_section_says_of_its_layers_and_of_its_room() -> None:
+    params, activations = UNET.layer_params, UNET.activation_bytes
+    assert f"{sum(params) / 1e9:.1f} billion" == "7.7 billion"
+    assert [params[at] / params[0] for at in (0, 4, 8)] == [1, 4, 16]
+    assert [activations[at] / activations[0] for at in (0, 4, 8)] == [1, 1 / 2, 1 / 4]
+    state = STATE_BYTES * sum(params) / UNET.num_ranks
+    assert (round(state / 1e9), round((UNET.memory_bytes - state) / 1e9)) == (15, 9)
+    assert UNET.num_layers == 26

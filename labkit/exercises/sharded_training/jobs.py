@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.plans.sharded_step import Job
+from labkit.plans.sharded_step import Job, unet_layers
 
 GB = 1_000_000_000
 TOKENS = 2048
@@ -10,18 +10,32 @@ TOKENS = 2048
 
 def job_of(
     *, width: int = 4096, num_layers: int = 32, num_ranks: int = 8, memory_gb: float = 24, link_gb_s: float = 25,
-    num_sequences: int = 8, tflops: float = 80,
+    num_samples: int = 8, tflops: float = 80,
 ) -> Job:  # fmt: skip
     """Return a job: a transformer on devices of so much memory, so many useful TFLOP/s and so fast a link."""
     params = 13 * width * width
     return Job(
-        num_layers=num_layers,
-        layer_params=params,
+        layer_params=(params,) * num_layers,
         num_ranks=num_ranks,
         memory_bytes=int(memory_gb * GB),
-        num_sequences=num_sequences,
+        num_samples=num_samples,
         forward_s=2 * params * TOKENS / (tflops * 1e12),
         link_bytes_s=link_gb_s * GB,
-        activation_bytes=34 * TOKENS * width,
-        input_bytes=2 * TOKENS * width,
+        activation_bytes=(34 * TOKENS * width,) * num_layers,
+        input_bytes=(2 * TOKENS * width,) * num_layers,
+    )
+
+
+def unet_of(
+    depths: tuple[int, ...] = (4, 4, 10, 4, 4), *, channels: int = 1792, positions: int = 8192, num_ranks: int = 8,
+    memory_gb: float = 24, link_gb_s: float = 25, num_samples: int = 4, tflops: float = 80,
+) -> Job:  # fmt: skip
+    """Return a job: a U-Net; see unet_layers for its layers and job_of for the devices."""
+    return Job(
+        **unet_layers(depths, channels, positions),
+        num_ranks=num_ranks,
+        memory_bytes=int(memory_gb * GB),
+        num_samples=num_samples,
+        forward_s=2 * 12 * channels**2 * positions / (tflops * 1e12),
+        link_bytes_s=link_gb_s * GB,
     )

@@ -176,26 +176,43 @@ class ShardedModule(nn.Module):
 
 # %% memory_plan
 def memory_plan(job):
-    def last(count):
-        return (False,) * (job.num_layers - count) + (True,) * count
+    from dataclasses import replace
 
-    plans = []
-    for microbatch in (m for m in range(1, job.num_sequences + 1) if job.num_sequences % m == 0):
-        for saved in range(job.num_layers + 1):
-            plans += [StepPlan(microbatch, last(kept), last(saved)) for kept in range(job.num_layers + 1)]
-    return min((p for p in plans if cost(job, p).peak_bytes <= job.memory_bytes), key=lambda p: cost(job, p).seconds)
+    def spend(plan):
+        for _ in range(2 * job.num_layers):
+            now, found = cost(job, plan), []
+            for name in ("keep", "save"):
+                for layer in (at for at, flag in enumerate(getattr(plan, name)) if not flag):
+                    flags = list(getattr(plan, name))
+                    flags[layer] = True
+                    other = replace(plan, **{name: tuple(flags)})
+                    then = cost(job, other)
+                    if then.peak_bytes <= job.memory_bytes:
+                        kept = job.layer_bytes(layer), plan.microbatch * job.activation_bytes[layer]
+                        found.append(((now.seconds - then.seconds) / kept[name == "save"], name, layer, other))
+            gain, _, _, other = max(found, default=(0, "", 0, plan))
+            if gain <= 0:
+                break
+            plan = other
+        return plan
+
+    none = (False,) * job.num_layers
+    sizes = [m for m in range(1, job.num_samples + 1) if job.num_samples % m == 0]
+    smallest = [StepPlan(m, none, none) for m in sizes]
+    plans = [spend(plan) for plan in smallest if cost(job, plan).peak_bytes <= job.memory_bytes]
+    return min(plans, key=lambda plan: cost(job, plan).seconds)
 
 
 # %% offload_plan
 def offload_plan(job, host):
     n = job.num_layers
     tried = []
-    for microbatch in range(1, job.num_sequences + 1):
+    for microbatch in range(1, job.num_samples + 1):
         for moved in range(n + 1):
             for saved in range(n + 1):
                 flags = [tuple(i >= n - count for i in range(n)) for count in (0, saved, moved)]
                 plan = OffloadPlan(StepPlan(microbatch, flags[0], flags[1]), flags[2])
-                if job.num_sequences % microbatch == 0 and offloaded_cost(job, host, plan).peak_bytes <= job.memory_bytes:
+                if job.num_samples % microbatch == 0 and offloaded_cost(job, host, plan).peak_bytes <= job.memory_bytes:
                     tried.append(plan)
     return min(tried, key=lambda plan: offloaded_cost(job, host, plan).seconds)
 

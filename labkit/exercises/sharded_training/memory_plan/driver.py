@@ -11,7 +11,7 @@ from labkit.plans.sharded_step import Job
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Call memory_plan with a job; return the plan as data (memory_plan)."""
-    plan: Any = functions["memory_plan"](Job(**cast(dict[str, Any], inputs["job"])))
+    plan: Any = functions["memory_plan"](Job.of(cast(dict[str, Any], inputs["job"])))
     try:
         data: Value = {"microbatch": plan.microbatch, "keep": list(plan.keep), "save": list(plan.save)}
     except (AttributeError, TypeError):

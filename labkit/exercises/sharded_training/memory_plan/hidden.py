@@ -11,7 +11,9 @@ from labkit.exercises.sharded_training.memory_plan.exercise import plan_case
 
 def cases(draw: random.Random) -> list[Case]:
     return for_half_and_all([
-        plan_case("7 B, another memory", memory_gb=draw.choice([22, 26, 32])),
-        plan_case("13 B on sixteen devices", width=5120, num_layers=40, num_ranks=16, link_gb_s=draw.choice([12, 25])),
-        plan_case("3 B on four devices", width=3072, num_layers=26, num_ranks=4, num_sequences=draw.choice([4, 6, 12])),
+        plan_case("7.7 B, another memory", memory_gb=draw.choice([25, 26, 28]), link_gb_s=draw.choice([12, 13])),
+        plan_case("9.7 B on sixteen devices", (6, 6, 12, 6, 6), num_ranks=16, link_gb_s=draw.choice([11, 12])),
+        plan_case(
+            "7 levels", (3, 3, 3, 6, 3, 3, 3), channels=1024, positions=16384, link_gb_s=draw.choice([11, 12, 13])
+        ),
     ])  # fmt: skip

@@ -16,4 +16,4 @@ def memory_plan(job):
 plan("a tuple", "no plan", "(1, no, no)")
 plan("three at a time", "not for this job", "StepPlan(3, no, no)")
 plan("for 32 layers less one", "not for this job", "StepPlan(1, no[1:], no)")
-plan("everything in memory", "does not fit", "StepPlan(job.num_sequences, yes, yes)")
+plan("everything in memory", "does not fit", "StepPlan(job.num_samples, yes, yes)")

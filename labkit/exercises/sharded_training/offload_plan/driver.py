@@ -12,7 +12,7 @@ from labkit.plans.sharded_step import Job
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Call offload_plan with a job and a host; return the plan as data (offload_plan)."""
-    job, host = Job(**cast(dict[str, Any], inputs["job"])), Host(**cast(dict[str, Any], inputs["host"]))
+    job, host = Job.of(cast(dict[str, Any], inputs["job"])), Host(**cast(dict[str, Any], inputs["host"]))
     plan: Any = functions["offload_plan"](job, host)
     try:
         data: Value = {

@@ -35,7 +35,7 @@ def offload_case(name: str, *, host_gb_s: float = 12, adam_per_s: float = 0.25e9
 
 def _asked(case: Case) -> tuple[Job, Host]:
     given = cast(dict[str, dict[str, Any]], case.inputs[0])
-    return Job(**given["job"]), Host(**given["host"])
+    return Job.of(given["job"]), Host(**given["host"])
 
 
 def _plan(values: Values) -> OffloadPlan | None:
@@ -79,7 +79,7 @@ def pars(case: Case) -> Pars:
 
 @lru_cache(maxsize=64)
 def _pars(job: Job, host: Host) -> Pars:
-    sizes = [each for each in range(1, job.num_sequences + 1) if job.num_sequences % each == 0]
+    sizes = [each for each in range(1, job.num_samples + 1) if job.num_samples % each == 0]
     none = last_layers(0, job)
     plain = {
         (size, moved): offloaded_cost(job, host, OffloadPlan(StepPlan(size, none, none), last_layers(moved, job)))
@@ -124,7 +124,7 @@ EXERCISE = declared(
                 "Return OffloadPlan(StepPlan(microbatch, keep, save), host), with a tuple of bools for each layer in "
                 "keep, save and host."),
         Mistake(ILLEGAL,
-                "microbatch divides job.num_sequences; keep, save and host have job.num_layers entries each."),
+                "microbatch divides job.num_samples; keep, save and host have job.num_layers entries each."),
         Mistake(TOO_MUCH,
                 "offloaded_cost(job, host, plan).peak_bytes says what a plan needs. Move more layers' optimizer to "
                 "the host, save fewer activations, or take a smaller microbatch, until it is at most "

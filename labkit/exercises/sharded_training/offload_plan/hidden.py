@@ -15,5 +15,5 @@ def cases(draw: random.Random) -> list[Case]:
         offload_case(
             "20 B on sixteen devices", width=6144, num_layers=44, num_ranks=16, host_gb_s=draw.choice([6, 12])
         ),
-        offload_case("7 B on four devices", width=4096, num_layers=32, num_ranks=4, num_sequences=draw.choice([4, 8])),
+        offload_case("7 B on four devices", width=4096, num_layers=32, num_ranks=4, num_samples=draw.choice([4, 8])),
     ])  # fmt: skip
