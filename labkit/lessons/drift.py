@@ -11,7 +11,7 @@ from typing import Any
 import nbformat
 
 from labkit.errors import LessonError
-from labkit.lessons import executed, readme, slides, student
+from labkit.lessons import executed, outputs_now, readme, slides, student
 from labkit.lessons.budget import PROMISE, budget, keeps_its_promise
 from labkit.lessons.figures import pictures_of
 from labkit.lessons.leaks import Passage, find_leaks
@@ -89,8 +89,12 @@ def lesson_drift(lesson: Lesson, course: Path) -> Iterator[Drift]:
         yield from found
     else:
         yield from _notebook_drift(executed.unexecuted(lesson), path, course, cure, None)
-        for identity, why in executed.problems(read_notebook(path)):
+        here = read_notebook(path)
+        for identity, why in (*executed.problems(here), *outputs_now.with_other_cases(here)):
             yield Drift(_name(path, course), identity or None, why, cure)
+        for cell in here["cells"]:
+            if outputs_now.draw_now(cell):
+                yield Drift(_name(path, course), cell["id"], "holds a figure with an older program", cure)
 
 
 def _beyond_limits(lesson: Lesson) -> Iterator[Drift]:

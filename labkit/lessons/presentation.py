@@ -21,8 +21,9 @@ from labkit.errors import LessonError
 from labkit.lessons.code import predicted_name
 from labkit.lessons.exercise_slides import task_of, told_of
 from labkit.lessons.lesson import TASKS, Lesson
+from labkit.lessons.outputs_now import as_drawn_now
 from labkit.lessons.room_guesses import histogram
-from labkit.widgets import deck_data, programs
+from labkit.widgets import deck_data
 from labkit.words import plainly
 
 DRAWN = "labkit-figure"
@@ -175,7 +176,7 @@ def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[s
     notes = [] if sentence.startswith("<") else [sentence.replace("\n", "\n\n")]
     if DRAWN in data.get("text/html", ""):
         html = str(data["text/html"])
-        figure = _no_section(_as_drawn_now(html[html.index("<div") :]))
+        figure = _no_section(as_drawn_now(html[html.index("<div") :]))
         return Slide("figure", figure, title=title, question=question, answer=answer, room=room, notes=notes)
     if "image/png" in data:
         picture = "".join(data["image/png"].split())
@@ -205,16 +206,6 @@ def _claim(runs: str, sentence: str) -> str:
     return (
         "" if _SIZE.match(title) else title.replace("stages stand idle", "ranks stand idle")
     )  # as its rows are called
-
-
-def _as_drawn_now(html: str) -> str:
-    """Return an explorer with the program that draws it now; the one that it was saved with may know no slides."""
-    started = re.search(r'figure\.start\("f[0-9a-f]+",labkit\.([a-z])(\w+),', html)
-    if started is None:
-        return html
-    name = started[1] + re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", started[2])
-    before, opening, _ = html.partition('<script type="module">\n')
-    return f"{before}{opening}{programs.explorer(f'{name}.js')}{html[started.start() :]}"
 
 
 def _no_section(html: str) -> str:

@@ -15,12 +15,12 @@ from labkit.checks import predictions
 from labkit.errors import LessonError
 from labkit.lessons.executed import unexecuted
 from labkit.lessons.lesson import Lesson
+from labkit.lessons.outputs_now import as_drawn_now
 from labkit.lessons.presentation import (
     CLOSING,
     Part,
     Slide,
     Workshop,
-    _as_drawn_now,
     closing_last,
     lesson_slides,
     read_workshop,
@@ -158,7 +158,7 @@ def test_an_explorer_is_drawn_by_the_program_there_is_now_and_not_by_the_one_it_
     figure = labkit.schedule_explorer()
     saved = figure.to_html()
     old = re.sub(r'(?s)(<script type="module">\n).*(figure\.start)', r"\1an old program;\n\2", saved)
-    assert "an old program" in old and _as_drawn_now(old) == saved
+    assert "an old program" in old and as_drawn_now(old) == saved
 
 
 def test_a_question_to_the_room_and_the_minutes_of_an_exercise_have_places_of_their_own() -> None:
