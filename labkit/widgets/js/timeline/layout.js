@@ -2,6 +2,7 @@
 
 import { isCluster, standouts } from "./cluster.js";
 import { leftOut } from "./few.js";
+import { lateRanks } from "./last_ranks.js";
 import { Stack } from "./stack.js";
 import { roomForSteps } from "./steps.js";
 
@@ -13,8 +14,9 @@ export const STRIP = 26;
 /** Of a row: high enough for a name, for words beside it, and how far rows and ranks are apart. */
 export const NAMED = 12;
 const BESIDE = 9;
-/** Pixels of a bar of those that are shown one by one. */
+/** Pixels of a bar of those that are shown one by one; of few rows with words on them. */
 export const PLAIN = 16;
+const [FEW, TALL] = [8, 22];
 
 /** Whether bars are high enough for words in them. */
 export const holdsNames = (bar) => bar >= NAMED;
@@ -68,7 +70,8 @@ function ofLanes(state, high) {
   const hidden = folded ? hiddenRanks(runs[0]) : new Set();
   leftOut(runs[0], few, hidden).forEach((rank) => hidden.add(rank));
   const count = runs[0].rows.filter(({ rank }) => !hidden.has(rank)).length;
-  const bar = Math.min(low ? NAMED + 2 : PLAIN, Math.floor(700 / Math.max(count, 1)) - 2);
+  const most = low ? NAMED + 2 : (lateRanks(runs[0]).length && count <= FEW && TALL) || PLAIN;
+  const bar = Math.min(most, Math.floor(700 / Math.max(count, 1)) - 2);
   const stack = new Stack(high(Math.max(3, bar)), state);
   stack.y += roomForSteps(state);
   stack.hasSteps = stack.y > TOP;

@@ -1,7 +1,6 @@
 // The numbers of an interval of time: all from the columns the picture is painted from.
 
-import { hiddenWaits } from "./hidden.js";
-import { COMMUNICATION, COMPUTE } from "./kinds.js";
+import { COMPUTE } from "./kinds.js";
 import { lateRanks, workingRank } from "./last_ranks.js";
 import { lowerBound } from "./search.js";
 import { before, rowBusy } from "./shares.js";
@@ -110,21 +109,12 @@ const meansOf = (all, ranks, of) =>
     ),
   );
 
-/** { ranks, compute, others, hidden } of the ranks that come last, where they compute longer: means, ns. */
-function slowerOf(run, all, window) {
+/** { ranks, compute, others } of the ranks that come last, where they compute longer: means, ns. */
+function slowerOf(run, all) {
   const ranks = lateRanks(run);
   const [compute, others] = meansOf(all, ranks, ({ computed }) => computed);
   if (!(compute >= SLOWER * others && others > 0)) return undefined; // nobody is late
-  return { ranks, compute, others, hidden: hiddenOf(run, ranks, window) };
-}
-
-/** How long the mean of the others waits for the late ranks while it computes. */
-function hiddenOf(run, late, [t0, t1]) {
-  const lane = (rank) => run.ranks.get(rank).lanes[COMMUNICATION];
-  const comers = late.map(lane).filter(Boolean);
-  const others = [...run.ranks.keys()].filter((rank) => !late.includes(rank));
-  const long = (rank) => (lane(rank) ? hiddenWaits(run, lane(rank), comers, [t0, t1]) : []);
-  return meanOf(others, (rank) => long(rank).reduce((sum, [begin, end]) => sum + end - begin, 0));
+  return { ranks, compute, others };
 }
 
 /** { rank, busy, others, waiting } of a rank that works while others wait: how long it is busy, they are, they wait. */
@@ -180,7 +170,7 @@ export function numbers(shown, from, to) {
     title: run.title ?? "",
     inTime: run.in_time,
     works: worksOf(run, ranks),
-    slower: isKnown ? slowerOf(run, ranks, [t0, t1]) : undefined,
+    slower: isKnown ? slowerOf(run, ranks) : undefined,
     ...sharesOf(sums, all, isKnown),
     busbw: busBandwidth(run, t0, t1),
   };

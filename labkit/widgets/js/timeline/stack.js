@@ -4,7 +4,6 @@ import { areColoured, bareLanes, isNearlyBare } from "./bare.js";
 import { standouts } from "./cluster.js";
 import { leftOut } from "./few.js";
 import { COMMUNICATION, COMPUTE, REGION } from "./kinds.js";
-import { lateRanks } from "./last_ranks.js";
 import { NAMED, PLAIN, TOP, hiddenRanks, holdsNames, ranksText, shownFor } from "./layout.js";
 import { stripOf } from "./strips.js";
 
@@ -20,9 +19,6 @@ const ROOM_OF_ARROWS = 9;
 /** Pixels of a row in which next to nothing is. */
 const BARE = 3;
 
-/** Pixels of words under a row. */
-const TOLD = 17;
-
 /** Pixels of the row that stands for a run. */
 const STRIP_BAR = 72;
 
@@ -32,7 +28,6 @@ export class Stack {
     this.bar = bar;
     this.isBeside = runs.length > 1;
     this.hasNames = spans;
-    this.tells = runs.length === 1 && lateRanks(runs[0]).length > 0 && holdsNames(bar);
     this.hasMemory = hasMemory;
     this.gaps = gapsOf(bar);
     this.y = TOP;
@@ -77,13 +72,6 @@ export class Stack {
     this.y += bar;
   }
 
-  /** Room under the calls of a rank for words about waits, where some rank comes last. */
-  tell(row) {
-    if (!this.tells || row.lane !== COMMUNICATION || row.stream) return;
-    this.rows.at(-1).told = true;
-    this.y += TOLD;
-  }
-
   /** The rows of one run, rank under rank. */
   run(run, number, isFolded, few) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
@@ -103,7 +91,6 @@ export class Stack {
     shown.forEach((row, k) => {
       const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
       this.put(number, row, isBare(row) ? BARE : this.bar, isFirst && !isBare(row));
-      this.tell(row);
       this.y += row.stream && holdsNames(this.bar) ? ROOM_OF_ARROWS : this.gaps.lane;
       if (shown[k + 1]?.rank === row.rank) return;
       this.memory(run, row.rank, number, this.bar);

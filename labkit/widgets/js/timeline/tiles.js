@@ -13,13 +13,14 @@ function timesText(times) {
 }
 
 const MOSTLY = 0.9; // of what is left of a run: what is computing, where that is told
-const SAME = 0.005; // of a sum: what differs by less is it
 const MOST = 0.5; // of a difference: what is more of it is a reason for it
 
 const percent = (share) => `${Math.round(100 * share)} %`;
 
-/** A part of the time, where the title does not say it of the whole run. */
-function shareOf(part, { title }, isZoomed) {
+/** A part of the time, of a run with steps of a step; where the title says it of the whole run, of steps alone. */
+function shareOf(part, { title, edges, window }, isZoomed) {
+  const ofStep = edges && (part * window) / (edges.at(-1) - edges[0]);
+  if (edges && percent(ofStep) === percent(part)) return `${percent(part)} of a step`;
   return !isZoomed && title?.includes(` ${percent(part)} of the time`) ? "" : `${percent(part)} of the time`;
 }
 
@@ -133,20 +134,12 @@ function worksTiles([{ works, window }], isZoomed) {
 }
 
 /** What a step takes longer because some come last, where it is known how long it would take if they did not. */
-function costTile([{ edges, inTime, slower, blocked, waiting, numRanks }, other]) {
+function costTile([{ edges, inTime, slower }, other]) {
   if (other || !edges || !inTime || !slower) return [];
-  const count = edges.length - 1;
-  const saved = (edges.at(-1) - edges[0]) / count - inTime;
-  const parts = [blocked / countOf({ waiting, numRanks }), slower.hidden].map((time) => time / count);
-  const isSum = parts[1] && Math.abs(parts[0] + parts[1] - saved) < SAME * saved;
-  const why = isSum ? `${parts.map(timeText).join(" + ")} hidden` : "calls begin earlier";
-  return [
-    [
-      `saved if ${nameOf(slower.ranks)} came in time: ${why}`,
-      "replayed without the delay",
-      `${timeText(saved)} a step`,
-    ],
-  ];
+  const saved = (edges.at(-1) - edges[0]) / (edges.length - 1) - inTime;
+  const label = `faster if ${nameOf(slower.ranks)} came in time (replayed)`;
+  const why = "the others wait less, and their calls begin earlier";
+  return [[label, why, `${timeText(saved)} a step`]];
 }
 
 /** How long ranks wait; of one that works while they do, how long it is busy. */
@@ -156,8 +149,7 @@ const waitingTiles = (numbers, isZoomed, waiting) => (numbers[0].works ? worksTi
 function lengthTile([{ edges, window }, other]) {
   if (other || !edges) return undefined;
   const count = edges.length - 1;
-  const before = edges[0] > NOTED * window ? `, ${timeText(edges[0])} before them` : "";
-  const label = `length: ${count} steps${before}, ${timeText(window)} in all`;
+  const label = `length: ${count} steps, ${timeText(window)} in all`;
   return [label, "mean", `${timeText((edges.at(-1) - edges[0]) / count)} a step`];
 }
 
@@ -171,10 +163,10 @@ export function tilesOf(numbers, isZoomed, names = []) {
   const runs = numbers.length > 1 && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
   return [
     lengthTile(numbers) ?? [`length${inView}${runs}`, "time in view", length],
+    ...slowerTile(numbers), // the cause before what it costs
     ...(numbers.length > 1 ? [] : waitingTiles(numbers, isZoomed, waiting)),
     ...busiestTile(numbers),
     ...(numbers.length > 1 ? waiting : []),
-    ...slowerTile(numbers),
     ...costTile(numbers),
     ...exposed,
   ];

@@ -135,7 +135,7 @@ export class TimelineView {
     const rows = runs.map((run) => run.rows.length);
     settleStreams(this);
     const layout = layOut(this.state);
-    const shape = `${[...present]} ${rows} ${runs[0].flow_from.length > 0} ${layout.height}`;
+    const shape = `${[...present]} ${rows} ${runs[0].flow_from.length > 0} ${layout.height} ${runs.map(({ title }) => title)}`;
     if (this.shape === shape) {
       // The same rows of pixels, with other events.
       this.state.layout = layout;
@@ -206,7 +206,7 @@ export class TimelineView {
   /** Take the colours of the page around. */
   retheme() {
     const { state, root } = this;
-    state.theme = dress(root, state.runs[0].categories);
+    state.theme = dress(root, state.runs);
     for (const patch of this.legend.querySelectorAll("i")) {
       patch.style.setProperty("--colour", state.theme.colours[patch.dataset.category] ?? state.theme.band);
     }
