@@ -189,18 +189,19 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → 0 ns"]);
   const alone = [{ ...long, waiting: [0, 1, 3], areNamed: true }, less]; // the one run in which ranks wait says which
   assert.deepEqual(told(alone)[1], ["waiting, each of ranks 0, 1, 3", "22.7 ns → 0 ns"]);
-  const narrow = [
-    { ...long, busiest: 60, beside: 30 },
-    { ...sending(4, 80), busiest: 45, beside: 35 },
+  const moving = (time, bytes) => ({ busiest: 0, moves: [[0, time, bytes]] });
+  const narrow = (bytes) => [
+    { ...long, ...moving(60, bytes) },
+    { ...sending(4, 80), ...moving(45, bytes / 4) },
   ];
-  assert.deepEqual(told(narrow)[1], ["moving bytes, the busiest rank", "60 ns → 45 ns"]);
-  const [one, two] = [{ ...narrow[0], beside: 38 }, narrow[1]]; // it computes for nearly all that is left of both
-  assert.deepEqual(told([one, two]).slice(1), [
-    ["moving bytes, the busiest rank", "60 ns → 45 ns"],
-    ["computing, the same rank", "38 ns → 35 ns"],
+  assert.deepEqual(told(narrow(0))[1], ["rank 0 moves bytes", "60 ns → 45 ns"]);
+  assert.deepEqual(told(narrow(8e6)).slice(1), [
+    ["in and out of rank 0", "8 MB → 2 MB"],
+    ["rank 0 moves bytes", "60 ns → 45 ns"],
   ]);
-  assert.equal(told(narrow).length, 2);
-  assert.equal(told([narrow[0], { ...narrow[1], busiest: 55 }]).length, 1);
+  const waits = { ...narrow(8e6)[1], blocked: 0, blockedShare: 0 }; // the tiles of one rank, and none of all
+  assert.equal(told([narrow(8e6)[0], waits]).length, 3);
+  assert.equal(told([narrow(0)[0], { ...narrow(0)[1], ...moving(55, 0) }]).length, 1);
   assert.equal(told([sending(1, 100)])[1][0], "waiting: 17 % of the time");
   const some = { ...long, waiting: [0, 1, 3], areNamed: true }; // of those that wait, as the title says it
   assert.deepEqual(told([some])[1], ["waiting, each of ranks 0, 1, 3: 23 % of the time", "22.7 ns"]);
@@ -291,9 +292,8 @@ test("steps are named where all ranks end them together", () => {
   assert.deepEqual(stepEdges(steps(0)), [90, 100, 200, 300]); // the first begins with the first region
   assert.deepEqual(numbers(steps(0), 0, 300).edges, [90, 100, 200, 300]);
   assert.equal(numbers(steps(0), 50, 300).edges, undefined); // of a part of the run no step is told
-  const roomOf = (run, few = 0) => roomForSteps({ runs: [run], few });
+  const roomOf = (run) => roomForSteps({ runs: [run] });
   assert.ok(roomOf(steps(0)) > 0 && roomOf(steps(3)) > 0);
-  assert.equal(roomOf(steps(0), 3), 0); // a slide has no room
   assert.equal(roomOf(steps(9)), 0); // there a line would be wrong for one of the ranks
 });
 

@@ -1,5 +1,6 @@
 // What is blue where backward is not: forward, and what else computes.
 
+import { paintCopies } from "./copies.js";
 import { COMPUTE, REGION } from "./kinds.js";
 import { LEFT, RIGHT, shiftOf, windowOf, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
@@ -74,12 +75,14 @@ function paintRow(context, state, { run: number, row, y, bar }) {
   }
 }
 
-/** Paint grey what computes outside forward, backward and optimizer. */
+/** Paint grey what computes outside forward, backward and optimizer; where there are no such, what copies. */
 export function paintOther(context, state) {
   context.fillStyle = state.theme.memory;
   for (const place of state.layout.rows) {
     const { row, run } = place;
     const isSteps = state.runs[run].owned.has(1);
-    if (row.lane === COMPUTE && !row.of && isSteps && isForward(state.runs[run])) paintRow(context, state, place);
+    if (row.lane !== COMPUTE || row.of) continue;
+    if (!isSteps) paintCopies(context, state, place);
+    else if (isForward(state.runs[run])) paintRow(context, state, place);
   }
 }

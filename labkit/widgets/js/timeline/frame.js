@@ -131,6 +131,7 @@ const MARKS = [
   ["exposed", "▁", "exposed: no computing hides it"],
   ["hidden", "┅", "late start: computes meanwhile"],
   ["other", "■", "other compute"],
+  ["copy", "■", "copy"],
   ["message", "↗", "message"],
   ["early", "↗", "message that arrives before it left"],
   ["held", "↓", "a stream waited for another until then"],

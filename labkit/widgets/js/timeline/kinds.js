@@ -7,4 +7,7 @@ export const REGION = 3; // names given to stretches of time: brackets, in no nu
 
 export const COLLECTIVE = 3;
 export const OPTIMIZER = 5;
+/** Whether a call of these names moves bytes within a device, and computes nothing. */
+export const isCopy = ([name]) => /^copy_?$/.test(name);
+
 export const BLOCKED = 6; // time in which a rank stands still and nothing moves

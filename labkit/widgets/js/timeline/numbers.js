@@ -41,15 +41,16 @@ export function meanTimes(run) {
   };
 }
 
-/** Bytes and calls of sends and of collectives that begin in [t0, t1) of a rank. */
+/** Bytes and calls of messages and of collectives that begin in [t0, t1) of a rank. */
 function callsOf(run, lane, t0, t1) {
-  if (!lane) return { sent: 0, messages: 0, payload: 0, calls: 0 };
+  if (!lane) return { sent: 0, received: 0, messages: 0, payload: 0, calls: 0 };
   const { first, last } = lane;
   const a = lowerBound(run.start, first, last, t0);
   const b = t1 >= run.span ? last : lowerBound(run.start, first, last, t1);
-  const [sends, collectives] = run.sums;
+  const [sends, collectives, receives] = run.sums;
   return {
     sent: sends.bytes[b] - sends.bytes[a],
+    received: receives.bytes[b] - receives.bytes[a],
     messages: sends.calls[b] - sends.calls[a],
     payload: collectives.bytes[b] - collectives.bytes[a],
     calls: collectives.calls[b] - collectives.calls[a],
@@ -164,8 +165,8 @@ export function numbers(shown, from, to) {
     ...sums,
     ...waiters(run, ranks, t1 - t0),
     areExposedAlike: areAlike(exposures, t1 - t0),
-    busiest: busiest.communication,
-    beside: busiest.busy - busiest.communication, // what the busiest rank computes while nothing of it moves
+    busiest: busiest.rank,
+    moves: ranks.map(({ rank, communication, sent, received }) => [rank, communication, sent + received]),
     edges,
     title: run.title ?? "",
     inTime: run.in_time,

@@ -2,9 +2,8 @@
 
 import { areColoured, bareLanes, isNearlyBare } from "./bare.js";
 import { standouts } from "./cluster.js";
-import { leftOut } from "./few.js";
 import { COMMUNICATION, COMPUTE, REGION } from "./kinds.js";
-import { NAMED, PLAIN, TOP, hiddenRanks, holdsNames, ranksText, shownFor } from "./layout.js";
+import { NAMED, PLAIN, TOP, hiddenRanks, holdsNames, ranksText, shownFor, untold } from "./layout.js";
 import { stripOf } from "./strips.js";
 
 function gapsOf(bar) {
@@ -15,6 +14,10 @@ function gapsOf(bar) {
 
 /** Pixels between the rows of two streams, for arrows from one to the other. */
 const ROOM_OF_ARROWS = 9;
+
+/** Pixels in place of ranks that are alike, for words and messages, and how much higher are rows of which some are. */
+const GAP = 34;
+const HIGHER = 1.4;
 
 /** Pixels of a row in which next to nothing is. */
 const BARE = 3;
@@ -38,25 +41,19 @@ export class Stack {
     this.without = []; // of each run the ranks whose lane of computing is left out
   }
 
-  /** Words in place of the ranks that are left out, where the rank before them has been put. */
-  skip(rank, out) {
-    const after = out.slice(out.indexOf(rank + 1)).filter((each, k) => each === rank + 1 + k);
-    if (!out.includes(rank + 1)) return;
-    this.gapsIn.push({ y: this.y, text: `⋮ ${after.length > 1 ? "ranks" : "rank"} ${ranksText(after)}` });
-    this.y += NAMED + this.gaps.rank;
-  }
-
-  /** Words in place of the others that are alike, where several of these have rows, under the last of them. */
-  tellAlike({ alike = [], each = 1 }, rank) {
-    const group = each > 1 && alike.find((ranks) => ranks[each - 1] === rank);
+  /** Words in place of the others that are alike, where several of these have rows, before the last of them. */
+  tellAlike({ alike = [], each = 1 }, rank, run) {
+    const group = each > 1 && alike.find((ranks) => ranks[each - 2] === rank);
     if (!group || group.length <= each) return;
-    this.gapsIn.push({ y: this.y - this.gaps.rank / 2, text: `▸ ranks ${ranksText(group.slice(each))} alike` });
-    this.y += NAMED;
+    const left = untold(group, each);
+    const text = `▸ rank${left.length > 1 ? "s" : ""} ${ranksText(left)} alike`;
+    this.gapsIn.push({ y: this.y + (GAP - NAMED - this.gaps.rank) / 2, text, run });
+    this.y += GAP;
   }
 
-  head(text) {
+  head(text, tall = 18) {
     this.heads.push({ y: this.y, text });
-    this.y += 18;
+    this.y += tall;
   }
 
   /** A rank's memory under its lanes, where it was asked for and is high enough to be read. */
@@ -73,11 +70,10 @@ export class Stack {
   }
 
   /** The rows of one run, rank under rank. */
-  run(run, number, isFolded, few) {
+  run(run, number, isFolded) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
-    const out = leftOut(run, few, hidden);
-    out.forEach((rank) => hidden.add(rank));
-    const hasNames = (this.hasNames || !areColoured(run)) && !(few && few < 99); // slides give them up
+    const high = Math.round(this.bar * (run.each > 1 && isFolded ? HIGHER : 1));
+    const hasNames = this.hasNames || !areColoured(run);
     let shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
     const lanes = bareLanes(run);
     const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
@@ -90,18 +86,17 @@ export class Stack {
     }
     shown.forEach((row, k) => {
       const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
-      this.put(number, row, isBare(row) ? BARE : this.bar, isFirst && !isBare(row));
+      this.put(number, row, isBare(row) ? BARE : high, isFirst && !isBare(row));
       this.y += row.stream && holdsNames(this.bar) ? ROOM_OF_ARROWS : this.gaps.lane;
       if (shown[k + 1]?.rank === row.rank) return;
       this.memory(run, row.rank, number, this.bar);
       this.y += this.gaps.rank;
-      this.skip(row.rank, out);
-      if (isFolded) this.tellAlike(run, row.rank);
+      if (isFolded) this.tellAlike(run, row.rank, number);
     });
   }
 
   /** One row a rank with its communication thin beneath it: first those who stand out, high, then all others. */
-  cluster(run, number, isFolded, few) {
+  cluster(run, number, isFolded) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
     const told = new Set();
     for (const [words, ranks] of standouts(run)) {
@@ -115,22 +110,19 @@ export class Stack {
     }
     if (told.size) this.head("the others");
     told.forEach((rank) => hidden.add(rank));
-    this.ranks(run, number, hidden, few);
+    this.ranks(run, number, hidden);
   }
 
   /** One row a rank, and nothing apart. */
-  plain(run, number, isFolded, few) {
+  plain(run, number, isFolded) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
-    this.ranks(run, number, hidden, few);
+    this.ranks(run, number, hidden);
   }
 
-  /** One row for each rank that is not hidden, or for few of them. */
-  ranks(run, number, hidden, few) {
-    const out = leftOut(run, few, hidden);
+  /** One row for each rank that is not hidden. */
+  ranks(run, number, hidden) {
     for (const rank of run.ranks.keys()) {
-      if (hidden.has(rank) || out.includes(rank)) continue;
-      this.rank(run, number, rank, this.bar);
-      this.skip(rank, out);
+      if (!hidden.has(rank)) this.rank(run, number, rank, this.bar);
     }
   }
 

@@ -7,7 +7,7 @@ import language from "../language.json" with { type: "json" };
 
 const COLOURS = ["paper", "band", "ink", "quiet", "edge", "grid", "memory", "held", "selection"];
 const DARK = 110; // of 255
-const MEANINGS = { arrow: "send", calm: "receive", path: "path", alarm: "wrong" };
+const MEANINGS = { arrow: "send", path: "path", alarm: "wrong" };
 /** Black or white, whichever stands out more. */
 function inkOn(hex) {
   const [r, g, b] = [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));

@@ -132,10 +132,10 @@ export class TimelineView {
   /** Lay rows out anew, and write the legend anew where other things are seen than before. */
   reshape(runs) {
     const present = new Set(runs.flatMap(({ owned }) => [...owned]));
-    const rows = runs.map((run) => run.rows.length);
+    const rows = runs.map((run) => [run.rows.length, run.title]);
     settleStreams(this);
     const layout = layOut(this.state);
-    const shape = `${[...present]} ${rows} ${runs[0].flow_from.length > 0} ${layout.height} ${runs.map(({ title }) => title)}`;
+    const shape = `${[...present]} ${rows} ${runs[0].flow_from.length > 0} ${layout.height}`;
     if (this.shape === shape) {
       // The same rows of pixels, with other events.
       this.state.layout = layout;
