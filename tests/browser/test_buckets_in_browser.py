@@ -206,7 +206,7 @@ def test_the_best_cap_is_named_and_what_each_sends_and_sliders_are_of_one_width(
         "15.7 msone per tensor", "4.76 ms", "0.64 ms✓ best", "0.69 ms", "0.94 msthis cap, as above", "1.27 ms",
         "1.85 ms", "3.59 mssent after backwardDDP’s default: 25 MiB",
     ]  # fmt: skip
-    bars = page.eval_on_selector_all("[data-cap]", "(all) => all.map((bar) => bar.hasAttribute('opacity'))")
+    bars = page.eval_on_selector_all("[data-cap]", "(all) => all.map((bar) => bar.getAttribute('fill'))")
     assert [cap for cap, is_pale in enumerate(bars) if not is_pale] == [
         4
     ]  # as red as what is exposed in the step above
@@ -226,7 +226,7 @@ def test_the_best_cap_is_named_and_what_each_sends_and_sliders_are_of_one_width(
     assert "Of these caps 2 MiB is best" in page.text_content("[data-part=stage]")
     assert "0.30 ms" not in page.text_content("[data-part=stage]")
     set_slider(page, "late", 4)  # then a step waits, too, and its bar is not what is exposed
-    assert "exposed communication and waiting for the late rank" in page.text_content("[data-part=stage]")
+    assert "exposed communication of a step and waiting for the late rank" in page.text_content("[data-part=stage]")
     page.focus("[data-part=stage]")
     page.keyboard.press("ArrowLeft")  # a bucket under way is said nowhere else
     assert page.eval_on_selector("[data-part=say]", hidden) == "none"

@@ -13,7 +13,6 @@ const HEADS = 10; // pixels under what is said over the bars
 const BOLD = 0.8; // of the letters in a line that are not bold
 const ROOMY = 600; // pixels of a plot that has room for reasons
 const LETTER = 6.2; // pixels
-const PALE = 0.4; // of a bar that is not drawn above
 const LESS = 0.92; // of the room: the longest bar that is not broken
 const FAR = 4; // times the middle one: a bar as long as that is broken, or the others could not be told apart
 
@@ -74,7 +73,7 @@ function rowMarkup(row, { x, y, wide, left, room, scale, isRoomy }) {
   );
   return (
     (row.isThis ? rect(0, y - 3, x + wide, ROW - 1, ground) : "") +
-    rect(left, y, long, BAR, { fill: hue("wrong"), opacity: !row.isThis && PALE, "data-cap": row.cap }) +
+    rect(left, y, long, BAR, { fill: hue(row.isThis ? "wrong" : "line"), "data-cap": row.cap }) +
     (isFar ? cut(left + 0.7 * long) + cut(left + 0.7 * long + 8) : "") +
     text(x - 6, y + BAR - 2, row.name, `small end${bold}`) +
     (isRoomy ? text(x, y + BAR - 2, row.sent, "small grey") : "") +
@@ -95,8 +94,8 @@ export function capBars(scene, { x, y, wide }) {
   const room = wide - (left - x) - most(rows.map(({ words }) => roomOf(words)));
   const scale = (LESS * room) / most([1e-12, ...costs.filter((cost) => cost <= far)]);
   const [head, tall] = wrapped(scene.advice, y + 14, BOLD * (x + wide), "plain bold");
-  const what = scene.now.skew ? "exposed communication and waiting for the late rank" : "exposed communication";
-  const beside = `${what} of a step, on top of ${seconds(scene.now.compute)} of computing`;
+  const skew = scene.now.skew ? " and waiting for the late rank" : "";
+  const beside = `exposed communication of a step${skew}, on top of ${seconds(scene.now.compute)} of computing`;
   const [told, down] = isRoomy
     ? [text(left, y + tall + 17, beside, "small grey"), 14]
     : wrapped(beside, y + tall + 17, x + wide);

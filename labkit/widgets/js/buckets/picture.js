@@ -107,6 +107,7 @@ class Sheet {
       [0, this.end, seconds],
       [1e-5, 1, part, true],
     ];
+    this.y += 14;
     this.svg += plot(LEFT, this.y, this.wide, 60, title, [curve, ...marks], ...scales);
     this.y += 112;
   }

@@ -58,9 +58,8 @@ function paintHidden(context, state, { run, y, bar }, wait) {
   context.strokeRect(from + 0.5, y + 0.5, to - from - 1, bar - 1);
   context.setLineDash([]);
   const left = Math.max(from, LEFT);
-  const long = timeText(wait[1] - wait[0]);
-  const words = [`${long} late`, "late"].find((each) => widthOf(context, state, each) + 2 < to - left);
-  if (words) context.fillText(words, (left + to) / 2, y + bar / 2);
+  const words = `${timeText(wait[1] - wait[0])} late`;
+  if (widthOf(context, state, words) + 2 < to - left) context.fillText(words, (left + to) / 2, y + bar / 2);
 }
 
 /** Waits between which the rank computes nothing, together. */
@@ -80,8 +79,9 @@ function gapAt({ segmentStart, segmentEnd }, { from, to }, time) {
   return [next > from ? segmentEnd[next - 1] : -Infinity, next < to ? segmentStart[next] : Infinity];
 }
 
-/** A frame round each of the waits, and above, where the rank computes nothing, how long they are. */
-function tellWaits(context, state, { run: number, y, bar }, work, group, whom) {
+/** A frame round each wait, and how long all are: above, where the rank computes nothing, or in the first. */
+function tellWaits(context, state, place, work, group, whom) {
+  const { run: number, y, bar } = place;
   const { runs, theme } = state;
   const at = (time) => xOf(state, time + shiftOf(state, number));
   const ends = group.map((wait) => wait.map((time) => Math.round(at(time))));
@@ -94,12 +94,11 @@ function tellWaits(context, state, { run: number, y, bar }, work, group, whom) {
   }
   context.lineWidth = 1;
   const all = timeText(group.reduce((sum, [begin, end]) => sum + end - begin, 0));
-  const room = gapAt(runs[number], work.row, group[0][0] + 1).map(at);
+  const room = work ? gapAt(runs[number], work.row, group[0][0] + 1).map(at) : ends[0];
   const words = whom ? [`waits for ${whom}: ${all}`, all] : [all];
   const middle = (ends[0][0] + ends.at(-1)[1]) / 2;
-  if (holdsWords(work.bar)) {
-    writeBold(context, state, words, room, middle, work.y + work.bar / 2, [theme.alarm, theme.band]);
-  }
+  const where = work ?? place;
+  writeBold(context, state, words, room, middle, where.y + where.bar / 2, [theme.alarm, theme.band]);
 }
 
 /** When a row has computed what a step is for, but for its optimizer. */
@@ -124,7 +123,7 @@ function tellLater(context, state, { run: number, row, y, bar }, other) {
     context.lineWidth = 1;
     const long = timeText(to - from);
     const category = run.segmentCategory[lowerBound(run.segmentEnd, row.from, row.to, to)];
-    const words = [...(isFirst ? [`${long} later`] : []), `+${long}`];
+    const words = [...(isFirst ? [`done ${long} later`, `${long} later`] : []), `+${long}`];
     const colours = [theme.onBar[category], theme.colours[category]];
     writeBold(context, state, words, [ends[0] + FRAME, ends[1] - FRAME], (ends[0] + ends[1]) / 2, y + bar / 2, colours);
     isFirst = false;
@@ -152,8 +151,8 @@ export function paintLate(context, state) {
       for (const [, end] of groups[0] ?? []) {
         heights.set(end, [...(heights.get(end) ?? []), place.y, place.y + place.bar]);
       }
-      if (!work) continue;
       told.push([place, work, groups]);
+      if (!work) continue;
       const least = LEAST * pixelOf(state);
       const [hidden] = hiddenWaits(run, place.row, comers, windowOf(state, number), least);
       if (hidden) paintHidden(context, state, place, hidden);
@@ -164,8 +163,8 @@ export function paintLate(context, state) {
         tellWaits(context, state, place, work, group, !k && whom);
       });
     }
-    if (!told.length) return;
-    for (const work of late.map(workOf).filter(Boolean)) tellLater(context, state, work, told[0][1].row);
+    const other = told[0]?.[1];
+    for (const work of late.map(workOf)) if (work && other) tellLater(context, state, work, other.row);
   });
 }
 

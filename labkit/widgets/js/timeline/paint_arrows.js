@@ -8,7 +8,7 @@ import { timeText } from "./words.js";
 const MOST = 300;
 
 /** An arrow with its head at the second point, set off from what it crosses by a ground. */
-export function arrow(context, x0, y0, x1, y1, thick, ground = "") {
+export function arrow(context, x0, y0, x1, y1, thick, ground) {
   const angle = Math.atan2(y1 - y0, x1 - x0);
   const colour = context.strokeStyle;
   context.beginPath();
@@ -82,7 +82,7 @@ export function paintMessage(context, state, number, f, thick, gap) {
   const isDown = (to?.y ?? gap) > (from?.y ?? gap);
   const y0 = from ? from.y + (isDown ? from.bar : 0) : gap;
   const y1 = to ? to.y + (isDown ? 0 : to.bar) : gap;
-  const ground = state.runs.length > 1 && state.theme.paper; // of many, over two runs
+  const ground = thick > 1 && state.theme.paper;
   const [x0, x1] = [leaves, arrives].map((time) => xOf(state, time + shift));
   arrow(context, x0, y0, x1, y1, thick, ground);
   if (gap === undefined) return;

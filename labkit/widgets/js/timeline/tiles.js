@@ -166,7 +166,7 @@ export function tilesOf(numbers, isZoomed, names = []) {
     ...moving,
     ...(numbers.length > 1 && !moving.length ? waiting : []), // of one rank all, or of all ranks
     ...costTile(numbers),
-    ...exposed,
+    ...(moving.length ? [] : exposed),
   ];
 }
 
