@@ -62,17 +62,38 @@ function spentBy(run, rank) {
   return spent;
 }
 
-/** Whether the time of two ranks goes where that of the other goes, but for two parts in a hundred. */
+/** Parts of the whole by which the times of two ranks differ, where a picture of few shows both for that. */
+const UNLIKE = 0.02;
+
+/** Whether the time of two ranks goes where that of the other goes, but for that. */
 const isAlike = (run, one, other) => {
   const theirs = spentBy(run, other);
-  return spentBy(run, one).every((part, category) => Math.abs(part - theirs[category]) < 0.02);
+  return spentBy(run, one).every((part, category) => Math.abs(part - theirs[category]) < UNLIKE);
 };
+
+/** Of ranks at most so many, and one more: the first, whom the headline names, and those most unlike these. */
+function fewOf(run, left, most) {
+  if (left.length <= most + 1) return left;
+  const told = new Set((run.title?.match(/\b[Rr]ank \d+/g) ?? []).map((words) => Number(words.slice(5))));
+  const spent = new Map(left.map((rank) => [rank, spentBy(run, rank)]));
+  const apart = (one, other) => Math.max(...spent.get(one).map((part, k) => Math.abs(part - spent.get(other)[k])));
+  const seen = [...new Set([left[0], ...left.filter((rank) => told.has(rank))])].slice(0, most);
+  while (seen.length < most) {
+    const rest = left.filter((rank) => !seen.includes(rank));
+    const unlike = rest.map((rank) => Math.min(...seen.map((other) => apart(rank, other))));
+    const far = Math.max(...unlike);
+    if (far > UNLIKE) seen.push(rest[unlike.indexOf(far)]);
+    else seen.push(seen.includes(left.at(-1)) ? rest[0] : left.at(-1));
+  }
+  return left.filter((rank) => seen.includes(rank));
+}
 
 /** The ranks of a run that the slide shows, and in words how many after each it does not. */
 function ranksOf({ layout, runs }, number, most) {
   const run = runs[number];
-  const seen = [...new Set(layout.rows.filter((row) => row.run === number).map(({ row }) => row.rank))];
-  seen.sort((a, b) => a - b);
+  const rows = [...new Set(layout.rows.filter((row) => row.run === number).map(({ row }) => row.rank))];
+  rows.sort((a, b) => a - b);
+  const seen = fewOf(run, rows, most);
   const few = seen.length > most ? [...seen.slice(0, most - 1), seen.at(-1)] : seen;
   // One of those that are alike is enough beside another run, and alone two, with what they send each other.
   const enough = runs.length > 1 ? 1 : 2;

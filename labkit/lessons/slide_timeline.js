@@ -257,7 +257,7 @@ function enlarge(drawing, number, places, { x, from, top, high }) {
   if (x(end) - x(begin) > 3 * CROWDED) return;
   const near = scaleOf(begin, end, from, drawing.width - 6);
   const times = Math.round((near(end) - near(begin)) / (x(end) - x(begin)));
-  const words = `step 1 of ${count}, ${times} times as wide`;
+  const words = `step 1 of ${count}, enlarged ${times} times`;
   drawing.add(bars.textOf(from, top - 14, words, bars.TICKS, `fill="${drawing.quiet}"`));
   const frame = `fill="none" stroke="${drawing.ink}" stroke-width="2"`;
   places.forEach((place) => drawSteps(drawing, run, place, x, count));

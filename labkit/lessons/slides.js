@@ -31,12 +31,12 @@ const SHOWN = [4, 2];
 /** Draw a timeline as its slide has room for it; a click shows it live, and another one the drawing again. */
 async function sketch(live, timeline, { width, height }) {
   const { state } = timeline;
-  Object.assign(state, { few: SHOWN[state.runs.length - 1], folded: true, cluster: false, streams: false });
+  Object.assign(state, { folded: true, cluster: false, streams: false });
   timeline.resize();
   await drawn();
   live.querySelector(".hall-timeline")?.remove();
   live.style.width = `${width}px`;
-  const size = { width, height: height - 18, most: state.few }; // below it stands the slide's number
+  const size = { width, height: height - 18, most: SHOWN[state.runs.length - 1] }; // below it stands the slide's number
   const legend = live.querySelector(".labkit-legend").textContent;
   const hasMemory = state.memory && isOfMemory(live);
   live.insertAdjacentHTML("beforeend", globalThis.slideDrawing(state, legend, size, hasMemory));
@@ -50,7 +50,7 @@ async function open(live, timeline, { width, height }) {
   live.dataset.opened = "";
   live.style.width = `${width / scale}px`;
   live.style.transform = `scale(${scale})`;
-  Object.assign(timeline.state, { few: 0, tall: 1 });
+  timeline.state.tall = 1;
   timeline.resize();
   await drawn();
   await lower(live, timeline, height / scale);

@@ -183,7 +183,7 @@ class _Figure:
         """Return the figure, its buckets made by `plan` where there is one."""
         model = self.model
         caps = sorted({self.cap_mb, *_CAPS_MB, *(cap for cap in self.compare if cap < math.inf)})
-        source = f"{sum(model.sizes) / 1e6:.4g} MB of gradients"
+        source = f"{sum(model.sizes) / 2**20:.3g} MiB of gradients"
         if plan is not None:
             source += f", plan: {getattr(plan, '__name__', 'plan')}"
             model.take(plan, caps)

@@ -207,7 +207,7 @@ def test_the_bucket_explorer_shows_ranks_hooks_and_the_first_bucket(show: Open) 
     assert number(page, "buckets") == "3"
     plain = number(page, "communication")
     set_slider(page, "hook", 1)
-    assert number(page, "bytes") == "4.19 MB"
+    assert number(page, "bytes") == "4 MiB"
     assert float(number(page, "communication").split()[0]) < 0.6 * float(plain.split()[0])
     set_slider(page, "late", 0.2)  # the slowest rank is late by a fifth of backward
     assert number(page, "skew") == "1.6 ms"

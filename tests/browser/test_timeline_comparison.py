@@ -88,32 +88,35 @@ ROWS = f"() => {VIEW}.state.layout.rows.map(({{ run, row }}) => [run, row.rank])
 
 
 @pytest.mark.in_turn
-def test_ranks_that_are_alike_and_exchange_messages_are_all_seen_where_they_have_room_and_fold(
+def test_of_ranks_that_are_alike_and_exchange_messages_the_first_two_and_the_last_are_seen(
     opened: Any, tmp_path: Path
 ) -> None:
     page = opened(ring(8, 3), ring(8, 1), names=("slow", "quick"), is_beside=True)
-    assert page.evaluate(ROWS) == [[run, rank] for run in (0, 1) for rank in range(8)]
+    assert page.evaluate(ROWS) == [[run, rank] for run in (0, 1) for rank in (0, 1, 7)]
+    bars = set(page.evaluate(f"() => {VIEW}.state.layout.rows.map(({{ bar }}) => bar)"))
+    assert bars == {22}  # higher than those of ranks that are shown one by one
     words = _words(page, tmp_path / "view.svg")
     assert words.count("each rank: 3 × 2 MB in, 3 × 2 MB out") == 1
     (enlarged,) = [each for each in words if each.startswith("step 1 of 3, ")]
-    assert enlarged.endswith(" times as wide") and {"0 ms", "0.2", "0.8"} <= set(words)  # with an axis of its own
+    assert "enlarged 4 times" in enlarged and {"0 ms", "0.2", "0.8"} <= set(words)  # with an axis of its own
     assert words.count("recv ← 7") == 3 + 3 + 1  # of each run its calls, which hide the sends, and what is enlarged
+    assert [words.count(each) for each in ("to rank 2", "from rank 6", "▸ ranks 2-6 alike")] == [1, 1, 2]
+    assert words.count("to rank 0: 0 ns on the way") == 1  # what makes a ring of them
     after = "() => { const { state, canvas } = VIEW; const { y } = state.layout.rows.at(-1); const { data } = "
     after += "canvas.getContext('2d').getImageData((canvas.width - 178) / 3 + 134, y * state.ratio + 3, 70, 1);"
     after += "return new Set(data.filter((each, at) => at % 4 === 0)).size + data[0] }"
     assert page.evaluate(after.replace("VIEW", VIEW)) == 256  # all white: where a run has ended it is not idle
     page.press("canvas", "f")
-    page.wait_for_function(f"() => {VIEW}.state.layout.rows.length === 6")  # of each run three are rows
-    assert _words(page, tmp_path / "folded.svg").count("▸ ranks 3-7 alike") == 2
-    page.press("canvas", "f")
     page.wait_for_function(f"() => {VIEW}.state.layout.rows.length === 16")
+    page.press("canvas", "f")
+    page.wait_for_function(f"() => {VIEW}.state.layout.rows.length === 6")
 
 
 @pytest.mark.in_turn
-def test_of_alike_ranks_without_room_three_are_seen(opened: Any, tmp_path: Path) -> None:
+def test_of_many_alike_ranks_three_are_seen(opened: Any, tmp_path: Path) -> None:
     page = opened(ring(24, 3), ring(24, 1), names=("slow", "quick"), is_beside=True)
-    assert page.evaluate(ROWS) == [[run, rank] for run in (0, 1) for rank in range(3)]
-    assert _words(page, tmp_path / "view.svg").count("▸ ranks 3-23 alike") == 2
+    assert page.evaluate(ROWS) == [[run, rank] for run in (0, 1) for rank in (0, 1, 23)]
+    assert _words(page, tmp_path / "view.svg").count("▸ ranks 2-22 alike") == 2
 
 
 def adding(num_ranks: int) -> Timeline:
@@ -155,6 +158,13 @@ def test_beside_an_enlarged_step_it_stands_what_the_steps_are_for(opened: Any, t
     page = opened(ring(4, 30), adding(4), names=("slow", "ring"), is_beside=True)
     words = _words(page, tmp_path / "view.svg")
     assert [each for each in words if each and each.startswith("3 steps: ")] == ["3 steps: add", "3 steps: copy"]
+    assert page.is_visible("[data-mark=copy]")  # in a colour of its own
+    grey = """() => { const { state, canvas } = VIEW; const { y, bar } = state.layout.rows.find(({ run, row }) =>
+      run === 1 && row.lane === 0); const { data } = canvas.getContext("2d").getImageData(124, y + bar / 2, 900, 1);
+      return Array.from({ length: 900 }, (_, x) => data.slice(4 * x, 4 * x + 3).join()); }"""
+    row = page.evaluate(grey.replace("VIEW", VIEW))
+    blue, copied = row.index("0,114,178"), row.index("140,140,140")  # adds come first
+    assert blue < copied and "0,114,178" not in row[copied : copied + 50]
 
 
 @pytest.mark.in_turn

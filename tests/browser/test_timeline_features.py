@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -353,20 +354,21 @@ def late() -> Timeline:
 
 
 @pytest.mark.in_turn
-def test_who_comes_last_is_tied_to_the_ends_of_the_waits_and_each_says_how_long_it_is(opened: Any) -> None:
+def test_who_comes_last_is_tied_to_the_ends_of_the_waits_which_are_red_and_say_how_long_they_are(opened: Any) -> None:
     page = opened(late())
     assert page.inner_text(".labkit-title") == "Rank 2 comes last; the others wait 25 % of the time for it"
     tiles = page.locator(".labkit-tiles div").all_inner_texts()
-    assert tiles[1].split("\n") == ["2 ms", "waiting, each of ranks 0, 1"]  # the title says the share
-    assert tiles[2].split("\n") == ["rank 2: 1.5 times as long", "computing: 6 ms, the others 4 ms"]
+    assert tiles[1].split("\n") == ["rank 2: 1.5 times as long", "computing: 6 ms, the others 4 ms"]
+    assert tiles[2].split("\n") == ["2 ms", "waiting, each of ranks 0, 1"]  # the title says the share
     words = _exported(page)
-    assert words.count("2 ms") == 2  # under the waits of ranks 0 and 1
-    assert "rank 2 comes: wait ends" in words
+    assert words.count("waits for rank 2: 2 ms") == 2  # where ranks 0 and 1 compute nothing
+    alarm = _pixels(page, "v.canvas", "v.state.theme.alarm", "[124, 22, v.canvas.width - 178, 70]")
+    assert max(alarm) > 0 and alarm.index(next(filter(None, alarm))) / len(alarm) == pytest.approx(0.5, abs=0.01)
     assert not page.is_visible("[data-mark=hidden]")
-    tie = _pixels(page, "v.canvas", "v.state.theme.ink", "[124, 60, v.canvas.width - 178, 30]")
+    tie = _pixels(page, "v.canvas", "v.state.theme.ink", "[124, 75, v.canvas.width - 178, 60]")
     at = int(np.argmax(tie)) / (len(tie) - 1)
     assert max(tie) >= 10 and at == pytest.approx(0.75, abs=0.01)  # where rank 2 begins to reduce
-    assert not [each for each in _exported(opened(steps())) if "comes" in each]
+    assert not [each for each in _exported(opened(steps())) if "waits for" in each]
 
 
 def trains(times: int) -> None:
@@ -391,7 +393,7 @@ def trains(times: int) -> None:
 
 
 @pytest.mark.in_turn
-def test_steps_have_brackets_waits_that_computing_hides_a_frame_and_a_tile_says_what_lateness_costs(
+def test_steps_are_told_in_full_once_then_by_numbers_and_a_tile_says_what_lateness_costs(
     opened: Open,
 ) -> None:
     page = opened(labkit.run(trains, 3, on=labkit.virtual(4)).timeline)
@@ -399,22 +401,24 @@ def test_steps_have_brackets_waits_that_computing_hides_a_frame_and_a_tile_says_
     edges = _of(page, "JSON.parse(v.root.dataset.numbers).edges")
     assert len(edges) == 4 and 0 < edges[0] < 0.1 * edges[1]  # the first step begins with its forward
     tiles = dict(reversed(tile.split("\n")) for tile in page.locator(".labkit-tiles div").all_inner_texts())
-    (length,) = [label for label in tiles if label.startswith("length: 3 steps, ")]
-    assert "before them" in length and tiles["waiting, each of ranks 0, 1, 3"].endswith(" a step")
+    (waiting,) = [label for label in tiles if label.startswith("waiting, each of ranks 0, 1, 3")]
+    assert waiting.endswith(" % of a step") and tiles[waiting].endswith(" a step")
     ends = np.sort(quick.end_ns[(quick.rank == 0) & (quick.name == "optimizer") & (quick.lane == REGION)])
     saved = (edges[3] - edges[0]) / 3 - (ends[2] - ends[0]) / 2  # beside a run in which rank 2 is as quick
     page.set_viewport_size({"width": 1440, "height": 900})
     words = _exported(page)
-    (why,) = [label for label in tiles if label.startswith("saved if rank 2 came in time: ")]
-    assert tiles[why] == f"{saved / 1e3:.3g} µs a step"
-    waiting, hidden = why.split(": ")[1].removesuffix(" hidden").split(" + ")
-    assert tiles["waiting, each of ranks 0, 1, 3"] == f"{waiting} a step"
-    assert words.count("hidden") == words.count(hidden) == 3  # in a frame and under it, in each step
-    assert sum(float(each.split()[0]) for each in (waiting, hidden)) == pytest.approx(saved / 1e3, rel=0.005)
+    assert tiles["faster if rank 2 came in time (replayed)"] == f"{saved / 1e3:.3g} µs a step"
     assert {"step 1", "step 2", "step 3"} <= set(words)
-    assert page.is_visible("[data-mark=hidden]")
-    whom = [each for each in words if each.startswith("rank 2 comes")]
-    assert len(whom) == 3 and len(set(whom)) == 1  # once for all waits of a step
+    long = tiles[waiting].removesuffix(" a step")
+    assert words.count(f"waits for rank 2: {long}") == 1 and words.count(long) == 2  # in one row of the others
+    computing = next(label for label in tiles if label.startswith("computing: "))
+    theirs, others = (float(each) for each in re.findall(r"([\d.]+) µs", computing))
+    (later,) = [each for each in words if each.endswith(" later")]
+    assert words.count("+" + later.removeprefix("done ").removesuffix(" later")) == 2
+    assert float(later.split()[-3]) == pytest.approx(theirs - others, abs=1)
+    assert page.is_visible("[data-mark=hidden]") and not page.is_visible("[data-mark=other]")  # a sliver
+    page.evaluate(f"() => {VIEW}.show({edges[0]}, {edges[2]})")  # two steps: how late the first call is, it says once
+    assert len([each for each in _exported(page) if each.endswith(" late")]) == 1
 
 
 def _exported(page: Any) -> list[str]:

@@ -64,7 +64,7 @@ async function bundle(name) {
     absWorkingDir: folder,
     bundle: true,
     minify: true,
-    lineLimit: 1000,
+    lineLimit: 4000,
     format: "esm",
     charset: "utf8",
     target: ["chrome111", "firefox113", "safari16.4"],

@@ -1,19 +1,20 @@
 // What each bucket cap costs: the time of a step beyond its computing, as bars from 0.
 
 import { hue } from "../figure/colours.js";
-import { escaped, rect, tag, text, wrapped } from "../figure/markup.js";
-import { least } from "../figure/numbers.js";
-import { axis } from "../figure/plot.js";
-import { seconds } from "../figure/units.js";
+import { escaped, line, rect, tag, text, wrapped } from "../figure/markup.js";
+import { least, most } from "../figure/numbers.js";
+import { seconds, secondsOf } from "../figure/units.js";
 
 const MIB = 2 ** 20;
-const TORCHS = 25; // MiB: the cap of torch's DDP where nobody says otherwise
-const [ROW, BAR] = [17, 11]; // pixels
-const AXIS = 22; // pixels of the axis under the bars
+export const TORCHS = 25 * MIB; // the cap of torch's DDP where nobody says otherwise
+const [ROW, BAR] = [19, 12]; // pixels
+const COUNTS = 84; // pixels of how many buckets there are, before the bars: these begin where no axis does
 const HEADS = 10; // pixels under what is said over the bars
 const BOLD = 0.8; // of the letters in a line that are not bold
 const ROOMY = 600; // pixels of a plot that has room for reasons
-const LETTER = 5.9; // pixels
+const LETTER = 6.2; // pixels
+const LESS = 0.92; // of the room: the longest bar that is not broken
+const FAR = 4; // times the middle one: a bar as long as that is broken, or the others could not be told apart
 
 /** [[indices of caps, what they cost]]: caps beside each other under which the same is sent at the same time. */
 function groupsOf({ curve, counts, now }) {
@@ -32,59 +33,73 @@ function nameOf(caps, group) {
   return `${from === to ? from : `${from}-${to}`} MiB`;
 }
 
-/** What is sent under a cap, and what there is to say of it. */
+/** What there is to say of caps that are alike, where there is room: [why they cost that, which they are]. */
 function reasons({ data, values, counts, sizes, curve }, group, isRoomy) {
   const count = counts[group[0]];
-  const sent = `${count} bucket${count === 1 ? "" : "s"}`;
-  if (!isRoomy) return [sent, ""];
-  const when = (count === 1 && ", sent after backward") || (count === sizes.length && ", one a tensor");
   const has = (cap) => group.some((k) => data.caps[k] === cap);
+  const why = (count === 1 && "sent after backward") || (count === sizes.length && "one per tensor") || "";
   const told = [
-    group.includes(curve.indexOf(least(curve))) && "best",
+    group.includes(curve.indexOf(least(curve))) && "✓ best",
     has(values.cap) && "this cap, as above",
-    !data.plans && has(TORCHS * MIB) && `DDP’s default cap: ${TORCHS} MiB`,
+    !data.plans && has(TORCHS) && `DDP’s default: ${TORCHS / MIB} MiB`,
   ].filter(Boolean);
-  return [`${sent}${when || ""}`, told.join("; ")];
+  return isRoomy ? [why, told.join(", ")] : ["", told[0]?.split(/[,:]/)[0] ?? ""];
 }
 
-/** What stands beside the bar of caps that are alike: [how long it is, what is sent, what there is to say of it]. */
-function wordsOf(scene, [group, cost], isRoomy) {
-  const isThis = group.some((k) => scene.data.caps[k] === scene.values.cap);
-  return { isThis, words: [seconds(cost), ...reasons(scene, group, isRoomy)] };
+/** What is drawn of caps that are alike: { name, sent, words, cost, isThis, isBest }. */
+function rowOf(scene, [group, cost], isRoomy) {
+  const { data, values, counts, curve, now } = scene;
+  const count = counts[group[0]];
+  return {
+    cap: data.caps[group[0]],
+    name: nameOf(data.caps, group),
+    sent: `${count} bucket${count === 1 ? "" : "s"}`,
+    words: [secondsOf(cost, now.whole), ...reasons(scene, group, isRoomy)],
+    cost,
+    isThis: group.some((k) => data.caps[k] === values.cap),
+    isBest: group.includes(curve.indexOf(least(curve))),
+  };
 }
 
-/** The bar of caps that are alike: of the best one in ink, of this one framed in it. */
-function barOf(scene, each, { x, y, wide, scale }) {
-  const [group, cost] = each;
-  const { isThis, words } = wordsOf(scene, each, wide >= ROOMY);
-  const isBest = group.includes(scene.curve.indexOf(least(scene.curve)));
-  const bold = isThis || isBest ? " bold" : "";
-  const frame = isThis ? ";stroke:currentColor;stroke-width:2" : "";
-  const style = `fill:${isBest ? "currentColor" : hue("line")}${frame}`;
-  const name = nameOf(scene.data.caps, group);
-  const told = [bold, "grey", "bold"].map((look, k) => tag("tspan", { class: look, dx: k ? 8 : 0 }, escaped(words[k])));
+/** A row { x, wide } from its name on: of this cap on a ground of its own, and as red as what is exposed above. */
+function rowMarkup(row, { x, y, wide, left, room, scale, isRoomy }) {
+  const isFar = row.cost * scale > room;
+  const long = isFar ? room : row.cost * scale;
+  const bold = row.isThis || row.isBest ? " bold" : "";
+  const ground = { style: "fill:currentColor", opacity: 0.1 };
+  const cut = (at) => line(at, y - 2, at + 6, y + BAR + 2, "", { style: `stroke:${hue("ground")};stroke-width:3` });
+  const told = [bold, "grey", "bold"].map((look, k) =>
+    tag("tspan", { class: look, dx: k && 8 }, escaped(row.words[k])),
+  );
   return (
-    rect(x, y, cost * scale, BAR, { style, "data-cap": scene.data.caps[group[0]] }) +
-    text(x - 6, y + BAR - 1, name, `small end${bold}`) +
-    tag("text", { x: x + cost * scale + 6, y: y + BAR - 1 }, told.join(""))
+    (row.isThis ? rect(0, y - 3, x + wide, ROW - 1, ground) : "") +
+    rect(left, y, long, BAR, { fill: hue(row.isThis ? "wrong" : "line"), "data-cap": row.cap }) +
+    (isFar ? cut(left + 0.7 * long) + cut(left + 0.7 * long + 8) : "") +
+    text(x - 6, y + BAR - 2, row.name, `small end${bold}`) +
+    (isRoomy ? text(x, y + BAR - 2, row.sent, "small grey") : "") +
+    tag("text", { x: left + long + 6, y: y + BAR - 1 }, told.join(""))
   );
 }
 
-/** The bars in a frame { x, y, wide, perSecond } of a scene: [markup, height]; to the axis's scale where they fit. */
-export function capBars(scene, { x, y, wide, perSecond }) {
-  const groups = groupsOf(scene);
-  const fits = groups.map((each) => {
-    const { words } = wordsOf(scene, each, wide >= ROOMY);
-    return (wide - LETTER * words.join("  ").trim().length - 8) / Math.max(each[1], 1e-12);
-  });
-  const scale = least([perSecond, ...fits]);
+/** Pixels of what stands beside a bar. */
+const roomOf = (words) => LETTER * words.filter(Boolean).join("  ").length + 10;
+
+/** The bars in a frame { x, y, wide } of a scene: [markup, height]. */
+export function capBars(scene, { x, y, wide }) {
+  const isRoomy = wide >= ROOMY;
+  const rows = groupsOf(scene).map((group) => rowOf(scene, group, isRoomy));
+  const left = isRoomy ? x + COUNTS : x;
+  const costs = rows.map(({ cost }) => cost).sort((a, b) => a - b);
+  const far = FAR * costs[costs.length >> 1] || Infinity;
+  const room = wide - (left - x) - most(rows.map(({ words }) => roomOf(words)));
+  const scale = (LESS * room) / most([1e-12, ...costs.filter((cost) => cost <= far)]);
   const [head, tall] = wrapped(scene.advice, y + 14, BOLD * (x + wide), "plain bold");
-  const what = scene.now.skew ? "exposed communication, and waiting for the late rank" : "exposed communication";
-  const computing = `time of a step beyond its ${seconds(scene.now.compute)} of computing: ${what}`;
-  const scaled = scale === perSecond ? ", to the scale above" : "";
-  const [told, down] = wrapped(`${computing}${scaled}`, y + tall + 17, x + wide);
+  const skew = scene.now.skew ? " and waiting for the late rank" : "";
+  const beside = `exposed communication of a step${skew}, on top of ${seconds(scene.now.compute)} of computing`;
+  const [told, down] = isRoomy
+    ? [text(left, y + tall + 17, beside, "small grey"), 14]
+    : wrapped(beside, y + tall + 17, x + wide);
   const top = y + tall + down + HEADS;
-  const bars = groups.map((each, k) => barOf(scene, each, { x, y: top + ROW * k, wide, scale }));
-  const under = axis(x, top + ROW * groups.length, wide, wide / scale, seconds);
-  return [head + told + bars.join("") + under, tall + down + HEADS + ROW * groups.length + AXIS];
+  const bars = rows.map((row, k) => rowMarkup(row, { x, y: top + ROW * k, wide, left, room, scale, isRoomy }));
+  return [head + told + bars.join(""), tall + down + HEADS + ROW * rows.length + 4];
 }

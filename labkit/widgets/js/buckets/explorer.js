@@ -2,9 +2,10 @@
 
 import { least, most, range, sum } from "../figure/numbers.js";
 import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
-import { bytes, percent, seconds } from "../figure/units.js";
+import { percent, seconds, secondsOf } from "../figure/units.js";
+import { TORCHS } from "./caps.js";
 import { picture } from "./picture.js";
-import { GRAPHS, MEMORY, lost } from "./plan.js";
+import { GRAPHS, MEMORY, lost, mib } from "./plan.js";
 import { told } from "./rows.js";
 import { stepOf } from "./step.js";
 
@@ -14,9 +15,9 @@ const WORTH = 0.005; // of a step: what saves less saves nothing in words
 const round = (share) => `${Number((100 * share).toPrecision(3))} %`;
 const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
-function mib(size) {
+function capText(size) {
   if (!size) return "same as the others";
-  return size < 1e15 ? `${Number((size / 2 ** 20).toPrecision(3))} MiB` : "one bucket";
+  return size < 1e15 ? mib(size) : "one bucket";
 }
 
 /** What can be stacked under the step: [[change of the sliders' values, its name]] by name. */
@@ -27,7 +28,7 @@ function stacksOf(data) {
     caps: changes(
       "cap",
       data.compare.map((cap) => cap ?? ONE_BUCKET),
-      mib,
+      capText,
     ),
     hooks: changes("hook", Object.keys(data.hooks)),
   };
@@ -37,11 +38,11 @@ function stacksOf(data) {
 }
 
 function slidersOf(data, stacks) {
-  const sliders = [choice("cap", "bucket cap", data.cap, data.caps, mib)];
+  const sliders = [choice("cap", "bucket cap", data.cap, data.caps, capText)];
   if (!data.plans) {
     const firsts = [...new Set([...FIRSTS, data.first])].sort((a, b) => a - b);
     sliders.push(
-      choice("first", "first bucket", data.first, firsts, mib),
+      choice("first", "first bucket", data.first, firsts, capText),
       choice("graph", "DDP's graph", data.graph, GRAPHS),
       slider("turn", "step", data.turn, 1, 3, (turn) => turn + (turn > 2 ? " and later" : "")),
     );
@@ -54,7 +55,7 @@ function slidersOf(data, stacks) {
     choice("hook", "hook", data.hook, Object.keys(data.hooks)),
     choice("compare", "stack", data.compared, Object.keys(stacks)),
     powers("backward", "backward", data.backward, 1e-4, 10, seconds),
-    slider("late", "a late rank", data.late, 0, 1, late, 0.05),
+    slider("late", "one rank late", data.late, 0, 1, late, 0.05),
     slider("ranks", "ranks", data.ranks, 2, 64),
     ...linkSliders(data),
   );
@@ -79,7 +80,7 @@ function numbersOf({ data, now, stacked }) {
   const measured = Object.entries(data.measured ?? {});
   return [
     ["buckets", plan.filter((bucket) => bucket.length).length],
-    ["bytes", bytes(sum(times.map((each) => each.bytes)))],
+    ["bytes", mib(sum(times.map((each) => each.bytes)))],
     ["compute", seconds(now.compute)],
     ["communication", seconds(comm)],
     ["exposed", seconds(exposed)],
@@ -101,15 +102,28 @@ function claim({ now: { plan, comm, exposed } }) {
   return `${many} hides ${round(comm && 1 - exposed / comm)} of ${seconds(comm)} of communication`;
 }
 
-/** Which cap is best, and what it would save. */
-function advice({ data, values, now: { whole }, curve }) {
+/** How much less a step takes than under another cap: as their numbers in the picture differ. */
+function saving(curve, best, other, { whole, compute }) {
+  const [less, more] = [best, other].map((k) => secondsOf(Math.max(curve[k] - compute, 0), whole).split(" "));
+  const saved = curve[other] - curve[best];
+  const isOne = less[1] === more[1];
+  const shown = isOne ? `${(more[0] - less[0]).toFixed(2)} ${more[1]}` : secondsOf(saved, whole);
+  return `${shown} (${part(saved / curve[other])}) less than with`;
+}
+
+/** Which cap is best, and what it would save beside this one and torch's. */
+function advice({ data, values, now, curve }) {
   const best = curve.indexOf(least(curve));
   const name = `Of these caps ${mib(data.caps[best])} is best`;
-  const saved = whole - curve[best];
-  if (data.caps.indexOf(values.cap) < 0 || values.cap === data.caps[best]) return name;
-  if (saved < WORTH * whole) return `${name}; ${mib(values.cap)} is within ${part(WORTH)}`;
-  const about = seconds(Number(saved.toPrecision(2))); // times beside it are rounded, too
-  return `${name}: a step takes about ${about} (${part(saved / whole)}) less than with ${mib(values.cap)}`;
+  const others = [[values.cap, mib(values.cap)], ...(data.plans ? [] : [[TORCHS, "DDP’s 25 MiB"]])];
+  const savings = others.flatMap(([cap, words], k) => {
+    const at = data.caps.indexOf(cap);
+    if (at < 0 || (k && cap === values.cap) || curve[at] - curve[best] < WORTH * curve[at]) return [];
+    return [`${saving(curve, best, at, now)} ${words}`];
+  });
+  if (savings.length) return `${name}: a step takes ${savings.join(", ")}`;
+  const isNear = values.cap !== data.caps[best] && data.caps.includes(values.cap);
+  return isNear ? `${name}; ${mib(values.cap)} is within ${part(WORTH)}` : name;
 }
 
 /** What is wrong with the plan; else the bucket that was sent last; in the end what the step costs. */
@@ -129,11 +143,11 @@ function tableOf({ now, run }) {
   const { plan, times, begin } = now;
   const model = times.map((each, k) => {
     const when = [each.ready, each.start, each.end].map((time) => seconds(begin + time));
-    return [k, plan[k].join(" ") || "which were used", bytes(each.bytes), ...when];
+    return [k, plan[k].join(" ") || "which were used", mib(each.bytes), ...when];
   });
   const ran = run.flatMap(([label, , sent]) =>
     sent.map(([size, ready, , start, end], k) => {
-      return [`run, ${label}: ${k}`, "", bytes(size), seconds(ready), seconds(start), seconds(end)];
+      return [`run, ${label}: ${k}`, "", mib(size), seconds(ready), seconds(start), seconds(end)];
     }),
   );
   return [["bucket", "parameters", "bytes", "ready", "sent", "arrived"], ...model, ...ran];
@@ -182,6 +196,7 @@ export function bucketExplorer(data) {
     begin: 1e9,
     stepLabel: "buckets sent",
     told: 0, // the picture and its title say what matters
+    isLed: true, // by its controls
     main: ["cap", "bandwidth", "late"],
     sliders: slidersOf(data, stacks),
     steps: (values) => stepOf(data, values).plan.length,
@@ -200,8 +215,7 @@ export function bucketExplorer(data) {
       const scene = sceneOf(data, stacks, values, isFaded);
       seen = picture({ ...scene, advice: advice(scene) }, width);
       return {
-        svg: seen.svg,
-        height: seen.height,
+        ...seen,
         numbers: numbersOf(scene),
         title: claim(scene),
         say: sentence(scene, step),

@@ -2,7 +2,7 @@
 
 import { letterOf, strokeOf } from "../figure/colours.js";
 import { stripes, text } from "../figure/markup.js";
-import { most } from "../figure/numbers.js";
+import { most, sum } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
 import { capBars } from "./caps.js";
@@ -20,12 +20,14 @@ function endOf({ now, stacked, run }) {
   return most([now.whole, ...stacked.map(([, each]) => each.whole), ...ran]);
 }
 
-/** What the cells of the first row are. */
-function toldOf({ sizes, now }, width) {
+/** What the cells of the first row are, at so many pixels a byte. */
+function toldOf({ sizes, now }, width, perByte) {
   const last = now.plan.length - 1;
   const buckets = last > 0 ? `buckets ${letterOf(0)} to ${letterOf(last)}` : "one bucket";
-  const long = `${sizes.length} gradients, a cell each, in the order backward makes them, in ${buckets}`;
-  return width < ROOMY ? `${sizes.length} gradients in ${buckets}` : long;
+  const small = sizes.filter((size) => size * perByte < 1).length;
+  const unseen = small ? ` (${small} are too small to see)` : "";
+  if (width < ROOMY) return `${sizes.length} gradients in ${buckets}`;
+  return `${sizes.length} gradients${unseen}, in the order backward makes them, in ${buckets}`;
 }
 
 /** Rows under each other: `svg` of all that was put down so far, `y` where the next begins. */
@@ -37,7 +39,8 @@ class Sheet {
     this.end = (endOf(scene) * this.wide) / (this.wide - AFTER[Number(this.isRoomy)]);
     this.scene = { ...scene, width, x: (time) => LEFT + (time / this.end) * this.wide };
     this.y = 20;
-    this.svg = stripes(1) + text(0, 12, toldOf(scene, width), "small grey") + text(0, 35, "gradients");
+    const perByte = (this.scene.x(scene.now.backward) - LEFT) / sum(scene.sizes);
+    this.svg = stripes(1) + text(0, 12, toldOf(scene, width, perByte), "small grey") + text(0, 35, "gradients");
   }
 
   strip(step, link, tall) {
@@ -104,6 +107,7 @@ class Sheet {
       [0, this.end, seconds],
       [1e-5, 1, part, true],
     ];
+    this.y += 14;
     this.svg += plot(LEFT, this.y, this.wide, 60, title, [curve, ...marks], ...scales);
     this.y += 112;
   }
@@ -111,8 +115,7 @@ class Sheet {
   /** What each cap costs, under the axis. */
   caps(scene) {
     this.y += 14;
-    const perSecond = this.wide / this.end;
-    const [markup, tall] = capBars(scene, { x: LEFT, y: this.y, wide: this.wide, perSecond });
+    const [markup, tall] = capBars(scene, { x: LEFT, y: this.y, wide: this.wide });
     this.svg += markup;
     this.y += tall;
   }

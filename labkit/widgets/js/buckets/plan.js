@@ -9,6 +9,9 @@ export const GRAPHS = ["default", "find_unused_parameters", "static_graph"];
 /** Bytes per second that a compressing hook reads and writes: the memory of an A100. */
 export const MEMORY = 1.6e12;
 
+/** A size in the unit of DDP's caps. */
+export const mib = (size) => `${Number((size / 2 ** 20).toPrecision(3))} MiB`;
+
 /** Buckets in the order they are sent: from the last parameter to the first or in a given order, filled to the cap. */
 export function bucketPlan(sizes, cap, first, order = range(sizes.length).reverse()) {
   const buckets = [];

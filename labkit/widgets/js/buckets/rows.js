@@ -3,7 +3,8 @@
 import { hue, ink, letterOf, tintOf } from "../figure/colours.js";
 import { bar, faint, holds, line, rect, text } from "../figure/markup.js";
 import { most, sum } from "../figure/numbers.js";
-import { bytes, seconds } from "../figure/units.js";
+import { seconds, secondsOf } from "../figure/units.js";
+import { mib } from "./plan.js";
 
 const COMPUTE = {
   F: ["forward", hue("forward")],
@@ -57,17 +58,15 @@ export function gradientStrip({ plan, times, used, begin, backward }, link, tall
         "data-link": link + k,
       };
       const where = isAlone ? "in no bucket" : told(times[k], begin);
-      const title = `parameter ${parameter}: ${bytes(sizes[parameter])}, ${where}`;
-      return rect(left, y, right - left, tall, looks, title) + line(right, y + tall, right, y + tall + 8, "soft");
+      const title = `parameter ${parameter}: ${mib(sizes[parameter])}, ${where}`;
+      return rect(left, y, right - left, tall, looks, title);
     })
     .join("");
-  return (
-    cells + (tall < LETTERED ? "" : lettersOf(plan, all, (share) => x(begin + share * backward), y + tall / 2 + 4))
-  );
+  return cells + (tall < LETTERED ? "" : lettersOf(plan, all, (share) => x(begin + share * backward), y, tall));
 }
 
 /** The letter of each bucket in the middle of its gradients, where these lie side by side and have room. */
-function lettersOf(plan, all, at, y) {
+function lettersOf(plan, all, at, y, tall) {
   const letter = (bucket, k) => {
     const own = all.filter(({ parameter }) => bucket.includes(parameter));
     if (!own.length) return "";
@@ -76,8 +75,8 @@ function lettersOf(plan, all, at, y) {
     if (!isOne || right - left < ROOM) return "";
     const middle = (left + right) / 2;
     return (
-      rect(middle - 7, y - 12, 14, 15, { fill: tintOf(k) }) +
-      text(middle, y, letterOf(k), "small middle", ink(tintOf(k)))
+      rect(middle - 8, y + 0.5, 16, tall - 1, { fill: tintOf(k) }) +
+      text(middle, y + tall / 2 + 4, letterOf(k), "small middle", ink(tintOf(k)))
     );
   };
   return plan.map(letter).join("");
@@ -133,7 +132,7 @@ function bucketBar([size, ready, all, start, end, name], k, { free, computed, y,
     const looks = { fill: "url(#lk-idle1)", "data-late": k };
     svg += rect(x(mine), y + 28, x(start) - x(mine), 21, looks, "waits for the slowest rank");
   }
-  const title = told({ name: name ?? `bucket ${letterOf(k)}: ${bytes(size)}`, ready, start, end });
+  const title = told({ name: name ?? `bucket ${letterOf(k)}: ${mib(size)}`, ready, start, end });
   svg += bar(x(start), y + 28, x(end) - x(start), 21, tintOf(k), letterOf(k), {}, title);
   if (end > computed) {
     const looks = { style: `stroke:${hue("wrong")};stroke-width:4`, "data-exposed": k };
@@ -145,8 +144,8 @@ function bucketBar([size, ready, all, start, end, name], k, { free, computed, y,
 const BOLD = 8; // pixels of a bold letter, on a slide, too
 
 /** What is red over the buckets, in as many words as there is room for. */
-function exposedWords(sent, computed, room) {
-  const time = `! ${seconds(sum(sent.map(([, , , start, end]) => most([end - most([start, computed]), 0]))))}`;
+function exposedWords(sent, computed, room, whole) {
+  const time = `! ${secondsOf(sum(sent.map(([, , , start, end]) => most([end - most([start, computed]), 0]))), whole)}`;
   return [`${time} exposed`, time].find((words) => BOLD * words.length < room) ?? "!";
 }
 
@@ -170,7 +169,9 @@ export function rankRow(name, compute, sent, kind, link, y, { x, isFaded, width 
     computeBars(compute, kind, y, x) +
     buckets.join("") +
     text(0, y + 43, "all-reduce", "small grey") +
-    (until > computed ? text(x(until) + 3, y + 43, exposedWords(sent, computed, width - x(until)), "bad bold") : "") +
+    (until > computed
+      ? text(x(until) + 3, y + 43, exposedWords(sent, computed, width - x(until), until), "bad bold")
+      : "") +
     line(x(computed), y - 3, x(computed), y + 52, "now", { "stroke-dasharray": "3 3" })
   );
 }

@@ -2,8 +2,7 @@
 
 import { letterOf } from "../figure/colours.js";
 import { most, range, sum } from "../figure/numbers.js";
-import { bytes } from "../figure/units.js";
-import { bucketTimes, ddpPlan } from "./plan.js";
+import { bucketTimes, ddpPlan, mib } from "./plan.js";
 
 const DEFAULTS = { first: 0, registered: "as used" };
 
@@ -42,7 +41,7 @@ export function stepOf(data, chosen) {
   const plan = planOf(data, values, used);
   const times = bucketTimes(data.sizes, plan, { ...values, used, hook, skew }).map((each, k) => ({
     ...each,
-    name: (plan[k].length ? `bucket ${letterOf(k)}: ` : "which were used: ") + bytes(each.bytes),
+    name: (plan[k].length ? `bucket ${letterOf(k)}: ` : "which were used: ") + mib(each.bytes),
   }));
   const [forward, optimizer] = [data.forward, data.optimizer].map((part) => (part * backward) / data.backward);
   const begin = forward + search;

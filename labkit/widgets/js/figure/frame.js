@@ -53,14 +53,15 @@ function controls(view, values) {
 export function frameMarkup(view, values, style, heading = "b") {
   const [player, seldom] = playerMarkup(view);
   const [main, others] = controls(view, values);
+  const sliders = `<div class="bar" data-part="sliders"${view.isLed ? ' data-led=""' : ""}>${main}</div>\n`;
+  const [over, under] = view.isLed ? [sliders, ""] : ["", sliders];
   return `${style}<div class="lk" role="group" aria-label="${escaped(view.title)}">
 <header>${tag(heading, {}, escaped(view.title))}<span>${escaped(view.source)}</span></header>
-<div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
+${over}<div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
 ${view.isNear ? NUMBERS : ""}
 <p data-part="say" aria-live="polite"></p><div data-part="tip" aria-hidden="true" hidden></div>
 ${player}
-<div class="bar" data-part="sliders">${main}</div>
-${view.isNear ? "" : NUMBERS}
+${under}${view.isNear ? "" : NUMBERS}
 <details data-part="more"><summary>More</summary><div data-part="further"></div>
 <div class="bar">${others}</div>${seldom}</details>
 <p data-part="help" hidden>${HELP} ${view.help ?? ""}</p><div data-part="table" hidden></div></div>`;

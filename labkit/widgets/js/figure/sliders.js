@@ -44,7 +44,7 @@ export function powers(key, label, value, min, max, show) {
 /** Sliders of a link, as far as the data speaks of it. */
 export function linkSliders({ latency, bandwidth }) {
   const sliders = [powers("latency", "latency α", latency, 1e-7, 1e-3, seconds)];
-  if (bandwidth) sliders.push(powers("bandwidth", "link", bandwidth, 1e7, 1e12, speed));
+  if (bandwidth) sliders.push(powers("bandwidth", "link speed", bandwidth, 1e7, 1e12, speed));
   return sliders;
 }
 

@@ -26,6 +26,15 @@ function scaled(value, units) {
 }
 
 export const seconds = (value) => scaled(value, SECONDS);
+
+/** A time in the unit of the whole it is part of, so that such times add up; in its own where it is next to nothing. */
+export function secondsOf(value, whole) {
+  const [size, unit] = SECONDS.find(([each]) => whole >= each * 0.9995) ?? SECONDS.at(-1);
+  const count = value / size;
+  if (value && count < 0.095) return seconds(value);
+  return `${count < 9.995 ? count.toFixed(2) : digits(count)} ${unit}`;
+}
+
 export const bytes = (value) => scaled(value, BYTES);
 export const speed = (value) => `${bytes(value)}/s`;
 export const percent = (share) => `${(Math.round(1000 * share) / 10 || 0).toFixed(1)} %`;

@@ -14,6 +14,7 @@ import { addCovered, cutIntoSegments, stillsOf } from "./segments.js";
  * @property {number} to The one after its last.
  */
 
+const RECEIVES = /^i?recv$/;
 const SENDS = /^(i?send|rpc_a?sync|remote|to_here)$/;
 
 /** Give an object a property that is computed when it is first asked for: the picture does not wait for it. */
@@ -126,18 +127,19 @@ function addBlocked(run) {
   }
 }
 
-/** Of which sum an event of this label is: 0 of sends, 1 of collectives, 2 of none. */
+/** Of which sum an event of this label is: 0 of sends, 1 of collectives, 2 of receives, 3 of none. */
 function sumOf([, kind, category]) {
   if (SENDS.test(kind)) return 0;
-  return category === COLLECTIVE && kind !== "span" ? 1 : 2;
+  if (RECEIVES.test(kind)) return 2;
+  return category === COLLECTIVE && kind !== "span" ? 1 : 3;
 }
 
-/** Bytes and calls before each event, of sends and of collectives. */
+/** Bytes and calls before each event, of sends, of collectives and of receives. */
 function callSums(run) {
   const n = run.start.length;
-  const sums = [0, 1].map(() => ({ bytes: new Float64Array(n + 1), calls: new Uint32Array(n + 1) }));
+  const sums = [0, 1, 2].map(() => ({ bytes: new Float64Array(n + 1), calls: new Uint32Array(n + 1) }));
   const sort = Uint8Array.from(run.labels, sumOf);
-  for (const row of run.rows) for (const which of [0, 1]) addCalls(run, sums[which], sort, which, row);
+  for (const row of run.rows) for (const which of [0, 1, 2]) addCalls(run, sums[which], sort, which, row);
   return sums;
 }
 

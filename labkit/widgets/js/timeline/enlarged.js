@@ -1,7 +1,7 @@
 // Beside a run that ends long before the one above it: the first of its steps, as wide as there is room.
 
 import { COMMUNICATION, COMPUTE } from "./kinds.js";
-import { LEFT, RIGHT, pixelOf, shiftOf, xOf } from "./layout.js";
+import { LEFT, NAMED, RIGHT, pixelOf, shiftOf, xOf } from "./layout.js";
 import { paintMessage } from "./paint_arrows.js";
 import { eachWide, widthOf, writeName } from "./paint_marks.js";
 import { tickStep, unitOf } from "./words.js";
@@ -10,7 +10,7 @@ const BESIDE = 96; // pixels from the end of the run, where its length stands
 const NARROWEST = 420; // pixels of a step
 const EDGE = 8; // pixels after it
 const NAMES = 48; // and before it, for names of ranks
-const BOLD = 1.5; // pixels of an arrow and of a frame
+const BOLD = 2; // pixels of an arrow and of a frame
 const TICK = 70; // pixels between two times of it, at least
 
 /** When the first step of a row begins and ends, and how many there are, where each is a send and a receive. */
@@ -94,10 +94,9 @@ function paintPhases(context, state, step, y) {
   context.textAlign = "center";
   for (const [words, begin, end] of phasesOf(step.run, step)) {
     const [x0, x1] = [begin, end].map((time) => Math.round(xOf(state, time + shiftOf(state, step.number))));
-    context.fillStyle = state.theme.edge;
-    context.fillRect(x0 + 2, y, x1 - x0 - 4, 1);
     context.fillStyle = state.theme.ink;
-    if (widthOf(context, state, words) < x1 - x0) context.fillText(words, (x0 + x1) / 2, y + 9);
+    context.fillRect(x0 + 2, y, x1 - x0 - 4, BOLD);
+    if (widthOf(context, state, words) < x1 - x0) context.fillText(words, (x0 + x1) / 2, y + 10);
   }
 }
 
@@ -142,11 +141,13 @@ export function paintEnlarged(context, state) {
   context.fillStyle = theme.ink;
   context.textAlign = "left";
   const times = Math.round(pixelOf(state) / pixelOf(near));
-  context.fillText(`step 1 of ${count}, ${times} times as wide`, left, layout.heads[number].y + 8);
+  context.fillText(`step 1 of ${count}, enlarged ${times} times`, left, layout.heads[number].y + 8);
   for (const { row, y, bar, first } of rows) if (first) context.fillText(`rank ${row.rank}`, left + 5, y + bar / 2);
-  run.flow_from.forEach((source, f) => {
-    if (run.start[source] >= from && run.start[source] < to) paintMessage(context, near, number, f, BOLD);
-  });
-  context.textAlign = "left";
   for (const place of rows) paintBars(context, near, place, [from, to]);
+  const gap = layout.gapsIn.find((each) => each.run === number);
+  run.flow_from.forEach((source, f) => {
+    if (run.start[source] >= from && run.start[source] < to) {
+      paintMessage(context, near, number, f, BOLD, gap && gap.y + NAMED / 2);
+    }
+  });
 }

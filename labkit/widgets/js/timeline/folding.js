@@ -2,7 +2,7 @@
 
 import { rowOf } from "./complete.js";
 import { REGION } from "./kinds.js";
-import { ALL, hiddenRanks, placeOf, ranksText } from "./layout.js";
+import { hiddenRanks, placeOf, ranksText } from "./layout.js";
 
 const TALLEST = 8; // times as high as rows are at first
 
@@ -21,8 +21,7 @@ export function fold(view) {
   const { state } = view;
   const alike = state.runs.flatMap((run) => run.alike ?? []);
   if (!alike.length) return;
-  if (!state.tight && state.runs.some(({ each }) => each === ALL)) state.tight = true; // open, for there is room
-  else state.folded = !state.folded;
+  state.folded = !state.folded;
   state.focus = null;
   view.resize();
   const words = alike.map((group) => `ranks ${ranksText(group)}`).join("; ");

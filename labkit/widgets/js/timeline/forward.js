@@ -1,5 +1,6 @@
 // What is blue where backward is not: forward, and what else computes.
 
+import { paintCopies } from "./copies.js";
 import { COMPUTE, REGION } from "./kinds.js";
 import { LEFT, RIGHT, shiftOf, windowOf, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
@@ -8,6 +9,7 @@ import { rowBusy } from "./shares.js";
 const MOSTLY = 0.9; // of the time: what is so for that is called by it
 const MOST = 2000; // segments of a row
 const SEEN = 1; // pixels
+const SLIVER = 0.01; // of a view: what is less is no kind of its own in the legend
 
 const FORWARD = 0; // the category
 const known = new WeakMap(); // by run
@@ -68,17 +70,19 @@ function paintRow(context, state, { run: number, row, y, bar }) {
       const [left, right] = [Math.max(from, LEFT), Math.min(to, state.width - RIGHT)];
       if (right - left < SEEN) continue;
       context.fillRect(left, y, right - left, bar);
-      state.marks.add("other");
+      if (right - left > SLIVER * state.width) state.marks.add("other");
     }
   }
 }
 
-/** Paint grey what computes outside forward, backward and optimizer. */
+/** Paint grey what computes outside forward, backward and optimizer; where there are no such, what copies. */
 export function paintOther(context, state) {
   context.fillStyle = state.theme.memory;
   for (const place of state.layout.rows) {
     const { row, run } = place;
     const isSteps = state.runs[run].owned.has(1);
-    if (row.lane === COMPUTE && !row.of && isSteps && isForward(state.runs[run])) paintRow(context, state, place);
+    if (row.lane !== COMPUTE || row.of) continue;
+    if (!isSteps) paintCopies(context, state, place);
+    else if (isForward(state.runs[run])) paintRow(context, state, place);
   }
 }

@@ -129,8 +129,9 @@ const BACKWARD = 1;
 /** A mark that is no bar: its name as painters know it, what it looks like, and what it means. */
 const MARKS = [
   ["exposed", "▁", "exposed: no computing hides it"],
-  ["hidden", "┅", "hidden wait: computes meanwhile"],
+  ["hidden", "┅", "late start: computes meanwhile"],
   ["other", "■", "other compute"],
+  ["copy", "■", "copy"],
   ["message", "↗", "message"],
   ["early", "↗", "message that arrives before it left"],
   ["held", "↓", "a stream waited for another until then"],
@@ -155,7 +156,7 @@ export function legendOf([run, other], present) {
   const nameOf = (c) => {
     if (c === 0 && present.has(BACKWARD)) return blue;
     const [name] = run.categories[c];
-    if (name === "blocked") return "blocked: waits, computes nothing";
+    if (name === "blocked") return "waits, computes nothing";
     return name === "collective" && !other ? `${name}${callsOf(run, c)}` : name;
   };
   const patches = ORDER.filter((c) => present.has(c)).map((c) =>

@@ -1,20 +1,21 @@
-// The ranks that come last: a line from them to the ends of the others' waits, with their lengths.
+// The ranks that come last: what they compute when others are done, and how long these wait for them, in full once.
 
 import { MOST, NEAR, comesAt, hiddenWaits } from "./hidden.js";
-import { COMMUNICATION, COMPUTE } from "./kinds.js";
+import { COMMUNICATION, COMPUTE, OPTIMIZER } from "./kinds.js";
 import { lateRanks } from "./last_ranks.js";
 import { LEFT, RIGHT, holdsWords, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
 import { widthOf } from "./paint_marks.js";
 import { lowerBound } from "./search.js";
 import { rowBusy } from "./shares.js";
+import { stepEdges } from "./steps.js";
 import { timeText } from "./words.js";
 
 const LEAST = 3; // pixels of a wait whose end is tied to who comes
-const HIDDEN = ["hidden wait", "hidden"];
-const UNDER = 4; // pixels from a row to a bracket below it
+const PALE = "66"; // of the colour of a wait, between its stripes
+const FRAME = 2; // pixels of a line round what a late rank computes later
+const PAD = 4; // pixels beside words
 const FONT = "12px system-ui, sans-serif";
 const BOLD_FONT = "700 12px system-ui, sans-serif";
-const BOLD = 4; // pixels by which half of such words is wider, at most
 
 /** [begin, end] of the waits in view of one row that a late rank ends. */
 function waitsOf(state, number, row, late) {
@@ -30,20 +31,35 @@ function waitsOf(state, number, row, late) {
   return found;
 }
 
-/** A frame in dashes from where a call begins to where a late rank comes for it, and what it is where that has room. */
-function paintHidden(context, state, { run, y, bar, told }, wait) {
+/** Write the first of some words, in bold, that fit between two pixels, about a middle, on a ground of its own. */
+function writeBold(context, state, words, [from, to], middle, y, [ink, ground]) {
+  const [left, right] = [Math.max(from, LEFT), Math.min(to, state.width - RIGHT)];
+  context.font = BOLD_FONT;
+  for (const told of words) {
+    const half = context.measureText(told).width / 2 + PAD;
+    if (2 * half > right - left) continue;
+    const x = Math.min(Math.max(middle, left + half), right - half);
+    context.fillStyle = ground; // no line goes through words
+    context.fillRect(x - half, y - 7, 2 * half, 14);
+    context.fillStyle = ink;
+    context.fillText(told, x, y);
+    break;
+  }
+  context.font = FONT;
+}
+
+/** A frame in dashes from where a call begins to where a late rank comes for it, and how long that is, in words. */
+function paintHidden(context, state, { run, y, bar }, wait) {
   const [from, to] = wait.map((time) => Math.round(xOf(state, time + shiftOf(state, run))));
   state.marks.add("hidden");
-  context.strokeStyle = state.theme.ink;
+  context.strokeStyle = state.theme.quiet;
   context.fillStyle = state.theme.ink;
   context.setLineDash([3, 2]);
   context.strokeRect(from + 0.5, y + 0.5, to - from - 1, bar - 1);
   context.setLineDash([]);
   const left = Math.max(from, LEFT);
-  const fits = (words) => widthOf(context, state, words) + 2 < to - left;
-  const [name, long] = [HIDDEN.find(fits), timeText(wait[1] - wait[0])];
-  if (name) context.fillText(name, (left + to) / 2, y + bar / 2);
-  if (name && told && fits(long)) context.fillText(long, (left + to) / 2, y + bar + 10);
+  const words = `${timeText(wait[1] - wait[0])} late`;
+  if (widthOf(context, state, words) + 2 < to - left) context.fillText(words, (left + to) / 2, y + bar / 2);
 }
 
 /** Waits between which the rank computes nothing, together. */
@@ -57,95 +73,104 @@ function together(run, { row }, waits) {
   return groups;
 }
 
-/** "92.8 µs in 3 waits". */
-function wordsOf(group) {
+/** When a row computes nothing around a time: [end of what is before, begin of what is after]. */
+function gapAt({ segmentStart, segmentEnd }, { from, to }, time) {
+  const next = lowerBound(segmentStart, from, to, time);
+  return [next > from ? segmentEnd[next - 1] : -Infinity, next < to ? segmentStart[next] : Infinity];
+}
+
+/** A frame round each wait, and how long all are: above, where the rank computes nothing, or in the first. */
+function tellWaits(context, state, place, work, group, whom) {
+  const { run: number, y, bar } = place;
+  const { runs, theme } = state;
+  const at = (time) => xOf(state, time + shiftOf(state, number));
+  const ends = group.map((wait) => wait.map((time) => Math.round(at(time))));
+  context.lineWidth = FRAME;
+  context.strokeStyle = theme.alarm;
+  context.fillStyle = theme.alarm + PALE;
+  for (const [from, to] of ends) {
+    context.fillRect(from, y, to - from, bar);
+    context.strokeRect(from + 1, y + 1, to - from - 2, bar - 2);
+  }
+  context.lineWidth = 1;
   const all = timeText(group.reduce((sum, [begin, end]) => sum + end - begin, 0));
-  return group.length > 1 ? `${all} in ${group.length} waits` : all;
-}
-
-/** A frame round each of the waits, and below, under a bracket, how long they are, if after `least`. */
-function tellWaits(context, state, { run, y, bar }, group, least) {
-  const words = wordsOf(group);
-  const ends = group.map((wait) => wait.map((time) => Math.round(xOf(state, time + shiftOf(state, run))) + 0.5));
-  const wide = widthOf(context, state, words) + 2 * BOLD;
+  const room = work ? gapAt(runs[number], work.row, group[0][0] + 1).map(at) : ends[0];
+  const words = whom ? [`waits for ${whom}: ${all}`, all] : [all];
   const middle = (ends[0][0] + ends.at(-1)[1]) / 2;
-  const [left, right] = [middle - wide / 2, middle + wide / 2];
-  if (left < Math.max(LEFT, least) || right > state.width - RIGHT) return ends.at(-1)[1];
-  context.strokeStyle = state.theme.ink;
-  for (const [from, to] of ends) context.strokeRect(from, y + 0.5, to - from, bar - 1);
-  context.fillStyle = state.theme.ink;
-  context.fillRect(ends[0][0], y + bar + 2, ends.at(-1)[1] - ends[0][0], 1);
-  context.fillStyle = state.theme.paper; // no line goes through words
-  context.fillRect(left, y + bar + 4, wide, 12);
-  context.fillStyle = state.theme.ink;
-  context.font = BOLD_FONT;
-  context.fillText(words, middle, y + bar + 10);
-  context.font = FONT;
-  return Math.max(right, ends.at(-1)[1]);
+  const where = work ?? place;
+  writeBold(context, state, words, room, middle, where.y + where.bar / 2, [theme.alarm, theme.band]);
 }
 
-/** Draw a line from where a late rank comes to each wait that ends then. */
+/** When a row has computed what a step is for, but for its optimizer. */
+function computedBy({ segmentStart, segmentEnd, segmentCategory }, { from, to }, end) {
+  let at = lowerBound(segmentStart, from, to, end) - 1;
+  while (at >= from && segmentCategory[at] === OPTIMIZER) at--;
+  return at >= from ? segmentEnd[at] : 0;
+}
+
+/** A frame round what a late rank computes in each step when another is done, with its length. */
+function tellLater(context, state, { run: number, row, y, bar }, other) {
+  const { runs, theme } = state;
+  const run = runs[number];
+  let isFirst = true;
+  for (const end of (stepEdges(run) ?? []).slice(1)) {
+    const [from, to] = [other, row].map((each) => computedBy(run, each, end));
+    const ends = [from, to].map((time) => Math.round(xOf(state, time + shiftOf(state, number))));
+    if (ends[1] - ends[0] <= 2 * FRAME || ends[1] < LEFT) continue;
+    context.lineWidth = FRAME;
+    context.strokeStyle = theme.alarm;
+    context.strokeRect(ends[0] + 1, y + 1, ends[1] - ends[0] - 2, bar - 2);
+    context.lineWidth = 1;
+    const long = timeText(to - from);
+    const category = run.segmentCategory[lowerBound(run.segmentEnd, row.from, row.to, to)];
+    const words = [...(isFirst ? [`done ${long} later`, `${long} later`] : []), `+${long}`];
+    const colours = [theme.onBar[category], theme.colours[category]];
+    writeBold(context, state, words, [ends[0] + FRAME, ends[1] - FRAME], (ends[0] + ends[1]) / 2, y + bar / 2, colours);
+    isFirst = false;
+  }
+}
+
+/** Tell of each run whose headline names who comes last; what is alike step for step in full once. */
 export function paintLate(context, state) {
   state.runs.forEach((run, number) => {
     const ranks = lateRanks(run);
-    const rows = state.layout.rows.filter((place) => place.run === number && !place.row.of);
-    const calls = rows.filter(({ row, bar }) => row.lane === COMMUNICATION && holdsWords(bar));
+    const rows = state.layout.rows.filter((place) => place.run === number && !place.row.of && holdsWords(place.bar));
+    const calls = rows.filter(({ row }) => row.lane === COMMUNICATION);
+    const workOf = ({ row }) => rows.find((place) => place.row.rank === row.rank && place.row.lane === COMPUTE);
     const late = calls.filter(({ row }) => ranks.includes(row.rank));
     if (!late.length) return;
+    const comers = late.map(({ row }) => row);
+    const whom = `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)}`;
     const heights = new Map(); // by time, of all rows that it ties
-    const told = []; // [row, waits that are one group]
+    const told = [];
     context.textAlign = "center";
     for (const place of calls.filter(({ row }) => !ranks.includes(row.rank))) {
-      const work = rows.find(({ row }) => row.rank === place.row.rank && row.lane === COMPUTE);
-      const comers = late.map(({ row }) => row);
       const waits = waitsOf(state, number, place.row, comers);
-      for (const [, end] of waits) heights.set(end, [...(heights.get(end) ?? []), place.y, place.y + place.bar]);
-      if (!work || !place.told) continue;
-      told.push([place, together(run, work, waits)]);
-      const hidden = hiddenWaits(run, place.row, comers, windowOf(state, number), LEAST * pixelOf(state));
-      for (const wait of hidden) paintHidden(context, state, place, wait);
+      const work = workOf(place);
+      const groups = work ? together(run, work, waits) : waits.map((wait) => [wait]);
+      for (const [, end] of groups[0] ?? []) {
+        heights.set(end, [...(heights.get(end) ?? []), place.y, place.y + place.bar]);
+      }
+      told.push([place, work, groups]);
+      if (!work) continue;
+      const least = LEAST * pixelOf(state);
+      const [hidden] = hiddenWaits(run, place.row, comers, windowOf(state, number), least);
+      if (hidden) paintHidden(context, state, place, hidden);
     }
     for (const [time, ends] of heights) tie(context, state, xOf(state, time + shiftOf(state, number)), ends, late);
-    for (const [place, groups] of told) {
-      let end = LEFT;
-      for (const group of groups) end = tellWaits(context, state, place, group, end);
+    for (const [place, work, groups] of told) {
+      groups.forEach((group, k) => {
+        tellWaits(context, state, place, work, group, !k && whom);
+      });
     }
-    const [[, groups] = [0, []]] = told;
-    let free = LEFT;
-    for (const group of groups) {
-      const ends = group.map(([, end]) => xOf(state, end + shiftOf(state, number)));
-      free = tellComers(context, state, ends, late.at(-1), comersOf(ranks, group.length), free);
-    }
+    const other = told[0]?.[1];
+    for (const work of late.map(workOf)) if (work && other) tellLater(context, state, work, other.row);
   });
 }
 
-/** Who comes, in as many words as there may be room for: the first says what that means. */
-function comersOf(ranks, count) {
-  const who = ranks.length > 1 ? `ranks ${ranksText(ranks)} come` : `rank ${ranks[0]} comes`;
-  return [`${who}: ${count > 1 ? `${count} waits end` : "wait ends"}`, who];
-}
-
-/** Say under the last row of those who come that they do, under a bracket; where the words end, else `least`. */
-function tellComers(context, state, ends, { y, bar, told }, words, least) {
-  if (!told) return least;
-  const [from, to] = [Math.round(ends[0]), Math.round(ends.at(-1))];
-  context.fillStyle = state.theme.ink;
-  context.fillRect(from, y + bar + UNDER, to - from + 1, 1);
-  for (const x of ends) context.fillRect(Math.round(x), y + bar, 1, UNDER);
-  const long = words.find((each) => {
-    const half = widthOf(context, state, each) / 2;
-    const [left, right] = [(from + to) / 2 - half, (from + to) / 2 + half];
-    return left > least + 2 * BOLD && right < state.width - RIGHT;
-  });
-  if (!long) return least;
-  context.textAlign = "center";
-  context.fillText(long, (from + to) / 2, y + bar + UNDER + 8);
-  return (from + to) / 2 + widthOf(context, state, long) / 2;
-}
-
-/** A line from the late ranks' rows over those that wait for them. */
+/** A line from the late ranks' calls over those that wait for them. */
 function tie(context, { theme }, x, ends, late) {
-  const all = [...ends, ...late.flatMap(({ y, bar }) => [y, y + bar])];
+  const all = [...ends, ...late.map(({ y }) => y)];
   const at = Math.round(x) + 0.5;
   context.setLineDash([3, 2]);
   context.strokeStyle = theme.ink;

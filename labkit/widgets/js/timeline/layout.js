@@ -1,7 +1,7 @@
 // Where everything lies, in CSS pixels: rows from top to bottom, time from left to right.
 
 import { isCluster, standouts } from "./cluster.js";
-import { leftOut } from "./few.js";
+import { lateRanks } from "./last_ranks.js";
 import { Stack } from "./stack.js";
 import { roomForSteps } from "./steps.js";
 
@@ -13,8 +13,9 @@ export const STRIP = 26;
 /** Of a row: high enough for a name, for words beside it, and how far rows and ranks are apart. */
 export const NAMED = 12;
 const BESIDE = 9;
-/** Pixels of a bar of those that are shown one by one. */
+/** Pixels of a bar of those that are shown one by one; of few rows with words on them. */
 export const PLAIN = 16;
+const [FEW, TALL] = [8, 22];
 
 /** Whether bars are high enough for words in them. */
 export const holdsNames = (bar) => bar >= NAMED;
@@ -22,8 +23,11 @@ export const holdsNames = (bar) => bar >= NAMED;
 /** Whether they are for words beside them. */
 export const holdsWords = (bar) => bar >= BESIDE;
 
-/** The ranks that are told by the first of those they are alike, or by as many of these as have rows. */
-export const hiddenRanks = ({ alike = [], each = 1 }) => new Set(alike.flatMap((ranks) => ranks.slice(each)));
+/** Of alike ranks those that are told by the first, or by so many of the first and by the last. */
+export const untold = (ranks, each) => (each > 1 ? ranks.slice(each - 1, -1) : ranks.slice(1));
+
+/** The ranks that are told by others, which have rows. */
+export const hiddenRanks = ({ alike = [], each = 1 }) => new Set(alike.flatMap((ranks) => untold(ranks, each)));
 
 /** The rank whose rows tell of a rank where those alike are folded. */
 export const shownFor = ({ alike = [] }, rank) => alike.find((group) => group.includes(rank))?.[0] ?? rank;
@@ -52,35 +56,33 @@ export const asCluster = ({ runs, cluster }) =>
 
 /** Rows of a cluster, high enough for all ranks to be seen at once. */
 function ofCluster(state, high) {
-  const { runs, folded, few } = state;
+  const { runs, folded } = state;
   const apart = standouts(runs[0]);
   const room = ROOM - 24 * apart.length - 24 * apart.flatMap(([, ranks]) => ranks).length;
   const count = countOf(runs[0], folded);
-  const each = room / Math.min(count, few || count) - 2;
+  const each = room / count - 2;
   const stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor((each * 3) / 4)))), state);
-  stack.cluster(runs[0], 0, folded, few);
+  stack.cluster(runs[0], 0, folded);
   return stack;
 }
 
 /** Rows of a run, lane under lane. */
 function ofLanes(state, high) {
-  const { runs, folded, few, low } = state;
+  const { runs, folded, low } = state;
   const hidden = folded ? hiddenRanks(runs[0]) : new Set();
-  leftOut(runs[0], few, hidden).forEach((rank) => hidden.add(rank));
   const count = runs[0].rows.filter(({ rank }) => !hidden.has(rank)).length;
-  const bar = Math.min(low ? NAMED + 2 : PLAIN, Math.floor(700 / Math.max(count, 1)) - 2);
+  const most = low ? NAMED + 2 : (lateRanks(runs[0]).length && count <= FEW && TALL) || PLAIN;
+  const bar = Math.min(most, Math.floor(700 / Math.max(count, 1)) - 2);
   const stack = new Stack(high(Math.max(3, bar)), state);
   stack.y += roomForSteps(state);
   stack.hasSteps = stack.y > TOP;
-  stack.run(runs[0], 0, folded, few);
+  stack.run(runs[0], 0, folded);
   return stack;
 }
 
 /** Ranks that are alike and have rows, where they exchange messages with each other: so one sees how. */
 const SEVERAL = 3;
-/** As many as there are, where they have room. */
-export const ALL = 99;
-const WIDER = 900; // pixels of a view in which one of their steps is large, too
+const HEAD = 25; // pixels over a run beside one of whose steps lines lie
 const FOOT = 18; // pixels under two runs, for the axis of a step of the second that stands beside it
 const WIDE = 600; // pixels of a view in which their messages can be told apart
 
@@ -90,21 +92,20 @@ const exchangeAlike = ({ alike = [], flow_from: flows }) =>
 
 /** Two runs, one under the other: as high as both have room, in lanes, else one row a rank, else one row a run. */
 function ofTwo(state, high) {
-  const { runs, folded, cluster, strips, room, few, width, tight } = state;
+  const { runs, folded, cluster, strips, room, width } = state;
   const stackOf = (bar, put) => {
     const stack = new Stack(high(bar), state);
     runs.forEach((run, number) => {
-      stack.head(run.name);
+      stack.head(run.name, run.each > 1 ? HEAD : 18);
       put(stack, run, number);
     });
     if (exchangeAlike(runs.at(-1)) && put === lanes) stack.y += FOOT;
     return stack;
   };
-  const lanes = (stack, run, number) => stack.run(run, number, folded, few);
-  const ranks = (stack, run, number) => stack.plain(run, number, folded, few);
+  const lanes = (stack, run, number) => stack.run(run, number, folded);
+  const ranks = (stack, run, number) => stack.plain(run, number, folded);
   if (strips) return stackOf(PLAIN, (stack, run, number) => stack.strip(run, number));
-  const several =
-    width >= WIDE && runs.some(exchangeAlike) ? [...(tight || few || width < WIDER ? [] : [ALL]), SEVERAL, 1] : [1];
+  const several = width >= WIDE && runs.some(exchangeAlike) ? [SEVERAL, 1] : [1];
   const ways = [...(cluster ? [] : several.map((each) => [lanes, each])), ...((cluster ?? true) ? [[ranks, 1]] : [])];
   let stack;
   for (const [way, each] of ways) {

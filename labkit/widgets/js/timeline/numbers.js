@@ -1,7 +1,6 @@
 // The numbers of an interval of time: all from the columns the picture is painted from.
 
-import { hiddenWaits } from "./hidden.js";
-import { COMMUNICATION, COMPUTE } from "./kinds.js";
+import { COMPUTE } from "./kinds.js";
 import { lateRanks, workingRank } from "./last_ranks.js";
 import { lowerBound } from "./search.js";
 import { before, rowBusy } from "./shares.js";
@@ -42,15 +41,16 @@ export function meanTimes(run) {
   };
 }
 
-/** Bytes and calls of sends and of collectives that begin in [t0, t1) of a rank. */
+/** Bytes and calls of messages and of collectives that begin in [t0, t1) of a rank. */
 function callsOf(run, lane, t0, t1) {
-  if (!lane) return { sent: 0, messages: 0, payload: 0, calls: 0 };
+  if (!lane) return { sent: 0, received: 0, messages: 0, payload: 0, calls: 0 };
   const { first, last } = lane;
   const a = lowerBound(run.start, first, last, t0);
   const b = t1 >= run.span ? last : lowerBound(run.start, first, last, t1);
-  const [sends, collectives] = run.sums;
+  const [sends, collectives, receives] = run.sums;
   return {
     sent: sends.bytes[b] - sends.bytes[a],
+    received: receives.bytes[b] - receives.bytes[a],
     messages: sends.calls[b] - sends.calls[a],
     payload: collectives.bytes[b] - collectives.bytes[a],
     calls: collectives.calls[b] - collectives.calls[a],
@@ -110,21 +110,12 @@ const meansOf = (all, ranks, of) =>
     ),
   );
 
-/** { ranks, compute, others, hidden } of the ranks that come last, where they compute longer: means, ns. */
-function slowerOf(run, all, window) {
+/** { ranks, compute, others } of the ranks that come last, where they compute longer: means, ns. */
+function slowerOf(run, all) {
   const ranks = lateRanks(run);
   const [compute, others] = meansOf(all, ranks, ({ computed }) => computed);
   if (!(compute >= SLOWER * others && others > 0)) return undefined; // nobody is late
-  return { ranks, compute, others, hidden: hiddenOf(run, ranks, window) };
-}
-
-/** How long the mean of the others waits for the late ranks while it computes. */
-function hiddenOf(run, late, [t0, t1]) {
-  const lane = (rank) => run.ranks.get(rank).lanes[COMMUNICATION];
-  const comers = late.map(lane).filter(Boolean);
-  const others = [...run.ranks.keys()].filter((rank) => !late.includes(rank));
-  const long = (rank) => (lane(rank) ? hiddenWaits(run, lane(rank), comers, [t0, t1]) : []);
-  return meanOf(others, (rank) => long(rank).reduce((sum, [begin, end]) => sum + end - begin, 0));
+  return { ranks, compute, others };
 }
 
 /** { rank, busy, others, waiting } of a rank that works while others wait: how long it is busy, they are, they wait. */
@@ -174,13 +165,13 @@ export function numbers(shown, from, to) {
     ...sums,
     ...waiters(run, ranks, t1 - t0),
     areExposedAlike: areAlike(exposures, t1 - t0),
-    busiest: busiest.communication,
-    beside: busiest.busy - busiest.communication, // what the busiest rank computes while nothing of it moves
+    busiest: busiest.rank,
+    moves: ranks.map(({ rank, communication, sent, received }) => [rank, communication, sent + received]),
     edges,
     title: run.title ?? "",
     inTime: run.in_time,
     works: worksOf(run, ranks),
-    slower: isKnown ? slowerOf(run, ranks, [t0, t1]) : undefined,
+    slower: isKnown ? slowerOf(run, ranks) : undefined,
     ...sharesOf(sums, all, isKnown),
     busbw: busBandwidth(run, t0, t1),
   };

@@ -19,15 +19,13 @@ import { paintShares } from "./paint_shares.js";
 import { rowName } from "./row_names.js";
 import { memoryColumns, rowBusy } from "./shares.js";
 import { paintSteps } from "./steps.js";
-import { bytesText, tickStep, timeText, unitOf } from "./words.js";
+import { bytesText, lasted, tickStep, timeText, unitOf } from "./words.js";
 
 const FONT = "12px system-ui, sans-serif";
 const LATE_FONT = "700 12px system-ui, sans-serif";
 const HEAD_FONT = "700 13px system-ui, sans-serif";
 const END_FONT = "600 16px system-ui, sans-serif";
-const PUNCHLINE_FONT = "700 22px system-ui, sans-serif"; // 40 pixels on a slide
 const TICK = 90; // pixels between two ticks, at least
-const CLOSE = 55; // of a slide, whose picture is narrow and enlarged
 const PEAK = 7; // pixels of a peak of memory, at least
 const NAME_ROOM = 63; // pixels left of the names of lanes
 const NAME = 12; // pixels from one rank's name to the next, at least
@@ -99,14 +97,13 @@ function paintTick(context, state, time, words) {
   context.fillRect(Math.round(x), TOP - 5, 1, layout.height - TOP + 1);
   context.fillStyle = theme.quiet;
   const half = context.measureText(words).width / 2;
-  const last = state.few ? width - RIGHT - 12 : width - RIGHT + 20; // a slide says there where the run is from
-  if (x - half > LEFT - 14 && x + half < last) context.fillText(words, x, 8);
+  if (x - half > LEFT - 14 && x + half < width - RIGHT + 20) context.fillText(words, x, 8);
 }
 
 function paintAxis(context, state) {
   const { view, theme, width, layout, overlay } = state;
   if (!state.runs.some(({ span }) => span)) return;
-  const step = tickStep((state.few ? CLOSE : TICK) * pixelOf(state), 1);
+  const step = tickStep(TICK * pixelOf(state), 1);
   const [unit, size] = unitOf(Math.min(view[1], step * 1e4));
   const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
   context.fillStyle = theme.quiet;
@@ -117,15 +114,14 @@ function paintAxis(context, state) {
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
   const hasNames = layout.rows.some(({ bar, row }) => holdsWords(bar) && !row.of);
-  if (state.few) context.fillText([...new Set(state.runs.map(({ source }) => source))].join(", "), width - 2, 8);
-  else if (hasNames && hasShares(state)) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
+  if (hasNames && hasShares(state)) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
 }
 
 /** Whether a headline names who is waited for: then the waits matter, or the tiles say who is busy. */
 const isNamed = (run) => lateRanks(run).length > 0 || workingRank(run) >= 0;
 
 /** Whether it stands beside a row how busy it is: of two runs their lengths matter. */
-const hasShares = ({ runs, overlay, few }) => !few && (overlay || (runs.length === 1 && !isNamed(runs[0])));
+const hasShares = ({ runs, overlay }) => overlay || (runs.length === 1 && !isNamed(runs[0]));
 
 /** Names of runs, ranks and lanes, and how busy each row is. */
 function paintRowNames(context, state) {
@@ -174,14 +170,14 @@ function paintName(context, state, place) {
 function paintEnds(context, state) {
   const { runs, layout, theme, width, overlay } = state;
   if (runs.length < 2 || overlay) return;
-  context.font = state.strips ? PUNCHLINE_FONT : END_FONT;
+  context.font = END_FONT;
   context.fillStyle = theme.ink;
   layout.heads.forEach(({ y }, number) => {
     const run = runs[number];
     const bottom = (layout.heads[number + 1]?.y ?? layout.height) - 4;
     const x = Math.ceil(xOf(state, (run.measured?.[1] ?? run.span) + shiftOf(state, number)));
     if (x < LEFT || x > width - RIGHT + 1) return;
-    const words = timeText(run.measured ? run.measured[1] - run.measured[0] : run.span);
+    const words = timeText(lasted(run));
     context.fillRect(x, y + 2, 1.5, bottom - y - 2);
     const isRight = x + 8 + context.measureText(words).width < width;
     context.textAlign = isRight ? "left" : "right";

@@ -3,17 +3,26 @@
 import { enlargedOf } from "./enlarged.js";
 import { shiftOf, windowOf, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
+import { timeText } from "./words.js";
 
 const MOST = 300;
 
-/** An arrow with its head at the second point. */
-export function arrow(context, x0, y0, x1, y1, thick) {
+/** An arrow with its head at the second point, set off from what it crosses by a ground. */
+export function arrow(context, x0, y0, x1, y1, thick, ground) {
   const angle = Math.atan2(y1 - y0, x1 - x0);
-  context.lineWidth = thick;
+  const colour = context.strokeStyle;
   context.beginPath();
   context.moveTo(x0, y0);
   context.lineTo(x1, y1);
-  context.stroke();
+  for (const [each, wide] of [
+    [ground, thick + 2],
+    [colour, thick],
+  ]) {
+    if (!each) continue;
+    context.strokeStyle = each;
+    context.lineWidth = wide;
+    context.stroke();
+  }
   context.beginPath();
   context.moveTo(x1, y1);
   for (const side of [-0.4, 0.4]) context.lineTo(x1 - 7 * Math.cos(angle + side), y1 - 7 * Math.sin(angle + side));
@@ -54,28 +63,38 @@ function colourOf(theme, back, error) {
 const placesOf = ({ layout }, run, event) =>
   layout.rows.filter((place) => place.run === run && event >= place.row.first && event < place.row.last);
 
-/** Draw message f of a run. */
-export function paintMessage(context, state, number, f, thick) {
+/** Draw message f of a run; from or to ranks that have no rows at the height `gap`, if it is given. */
+export function paintMessage(context, state, number, f, thick, gap) {
   const run = state.runs[number];
   const [source, target] = [run.flow_from[f], run.flow_to[f]];
-  const [from] = placesOf(state, number, source);
-  const to = placesOf(state, number, target).at(-1); // a rank may have a row above and one below, as a ring goes on
-  if (!from || !to) return;
+  const [from, to] = [source, target].map((event) => placesOf(state, number, event)[0]);
+  if (gap === undefined ? !from || !to : !from && !to) return;
   const isServed = run.labels[run.label[target]][1] === "rpc_serve";
   const [begins, over] = solidOf(run, source);
   const arrives = isServed ? run.start[target] : solidOf(run, target)[1];
   const leaves = isServed ? begins : Math.max(begins, Math.min(over, arrives)); // its last byte
-  const error = Math.max(...[from, to].map(({ row }) => run.errorOf(row.rank)));
+  const error = Math.max(...[from, to].map((place) => (place ? run.errorOf(place.row.rank) : 0)));
   const colour = colourOf(state.theme, begins - arrives, error);
   state.marks.add(colour === state.theme.alarm ? "early" : "message");
-  const isCalm = state.runs.length > 1 && thick === 1 && colour === state.theme.arrow; // of many, over two runs
-  context.strokeStyle = isCalm ? state.theme.calm : colour;
+  context.strokeStyle = colour;
   context.fillStyle = colour;
   const shift = shiftOf(state, number);
-  const isDown = to.y > from.y;
-  const y0 = from.y + (isDown ? from.bar : 0);
-  const y1 = to.y + (isDown ? 0 : to.bar);
-  arrow(context, xOf(state, leaves + shift), y0, xOf(state, arrives + shift), y1, thick);
+  const isDown = (to?.y ?? gap) > (from?.y ?? gap);
+  const y0 = from ? from.y + (isDown ? from.bar : 0) : gap;
+  const y1 = to ? to.y + (isDown ? 0 : to.bar) : gap;
+  const ground = thick > 1 && state.theme.paper;
+  const [x0, x1] = [leaves, arrives].map((time) => xOf(state, time + shift));
+  arrow(context, x0, y0, x1, y1, thick, ground);
+  if (gap === undefined) return;
+  context.fillStyle = state.theme.ink;
+  context.textAlign = to ? "right" : "left";
+  const peerOf = (event) => run.labels[run.label[event]][3];
+  const [words, x, y] =
+    (!to && [`to rank ${peerOf(source)}`, x1 + 6, gap]) ||
+    (!from && [`from rank ${peerOf(target)}`, x0 - 6, gap]) ||
+    (!isDown && [`to rank ${to.row.rank}: ${timeText(arrives - leaves)} on the way`, x0 - 10, y0 - 12]) ||
+    [];
+  if (words) context.fillText(words, x, y);
 }
 
 /** Draw the messages in view; where they are many, only those of the event in focus. */
@@ -88,7 +107,7 @@ export function paintArrows(context, state) {
     if (number === 0) state.crowded = isCrowded;
     const isElsewhere = number > 0 && enlargedOf(state); // there they can be told apart
     for (const f of isCrowded || isElsewhere ? ofFocus : inView) {
-      paintMessage(context, state, number, f, ofFocus.includes(f) ? 2 : 1);
+      paintMessage(context, state, number, f, ofFocus.includes(f) || (runs.length > 1 && run.each === 1) ? 2 : 1);
     }
   });
 }

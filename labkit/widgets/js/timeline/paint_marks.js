@@ -1,7 +1,7 @@
 // Over the bars: names, the outline of a second run, clocks' errors, focus, interval and cursor.
 
 import { twinOf } from "./complete.js";
-import { REGION } from "./kinds.js";
+import { REGION, isCopy } from "./kinds.js";
 import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, shiftOf, windowOf, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
@@ -64,8 +64,8 @@ export function paintSeams(context, state) {
 export function writeName(context, state, { y, bar }, label, category, [left, right]) {
   const text = holdsNames(bar) && nameFor(context, state, label, right - left - 2);
   if (!text) return;
-  context.fillStyle = state.theme.onBar[category];
-  const pad = Math.min(3, (right - left - widthOf(context, state, text)) / 2);
+  context.fillStyle = isCopy(label) ? state.theme.ink : state.theme.onBar[category];
+  const pad = Math.min(7, (right - left - widthOf(context, state, text)) / 2);
   context.fillText(text, left + pad, y + bar / 2 + 0.5);
 }
 

@@ -2,10 +2,8 @@
 
 import { areColoured, bareLanes, isNearlyBare } from "./bare.js";
 import { standouts } from "./cluster.js";
-import { leftOut } from "./few.js";
 import { COMMUNICATION, COMPUTE, REGION } from "./kinds.js";
-import { lateRanks } from "./last_ranks.js";
-import { NAMED, PLAIN, TOP, hiddenRanks, holdsNames, ranksText, shownFor } from "./layout.js";
+import { NAMED, PLAIN, TOP, hiddenRanks, holdsNames, ranksText, shownFor, untold } from "./layout.js";
 import { stripOf } from "./strips.js";
 
 function gapsOf(bar) {
@@ -17,11 +15,12 @@ function gapsOf(bar) {
 /** Pixels between the rows of two streams, for arrows from one to the other. */
 const ROOM_OF_ARROWS = 9;
 
+/** Pixels in place of ranks that are alike, for words and messages, and how much higher are rows of which some are. */
+const GAP = 34;
+const HIGHER = 1.4;
+
 /** Pixels of a row in which next to nothing is. */
 const BARE = 3;
-
-/** Pixels of words under a row. */
-const TOLD = 17;
 
 /** Pixels of the row that stands for a run. */
 const STRIP_BAR = 72;
@@ -32,7 +31,6 @@ export class Stack {
     this.bar = bar;
     this.isBeside = runs.length > 1;
     this.hasNames = spans;
-    this.tells = runs.length === 1 && lateRanks(runs[0]).length > 0 && holdsNames(bar);
     this.hasMemory = hasMemory;
     this.gaps = gapsOf(bar);
     this.y = TOP;
@@ -43,25 +41,19 @@ export class Stack {
     this.without = []; // of each run the ranks whose lane of computing is left out
   }
 
-  /** Words in place of the ranks that are left out, where the rank before them has been put. */
-  skip(rank, out) {
-    const after = out.slice(out.indexOf(rank + 1)).filter((each, k) => each === rank + 1 + k);
-    if (!out.includes(rank + 1)) return;
-    this.gapsIn.push({ y: this.y, text: `⋮ ${after.length > 1 ? "ranks" : "rank"} ${ranksText(after)}` });
-    this.y += NAMED + this.gaps.rank;
-  }
-
-  /** Words in place of the others that are alike, where several of these have rows, under the last of them. */
-  tellAlike({ alike = [], each = 1 }, rank) {
-    const group = each > 1 && alike.find((ranks) => ranks[each - 1] === rank);
+  /** Words in place of the others that are alike, where several of these have rows, before the last of them. */
+  tellAlike({ alike = [], each = 1 }, rank, run) {
+    const group = each > 1 && alike.find((ranks) => ranks[each - 2] === rank);
     if (!group || group.length <= each) return;
-    this.gapsIn.push({ y: this.y - this.gaps.rank / 2, text: `▸ ranks ${ranksText(group.slice(each))} alike` });
-    this.y += NAMED;
+    const left = untold(group, each);
+    const text = `▸ rank${left.length > 1 ? "s" : ""} ${ranksText(left)} alike`;
+    this.gapsIn.push({ y: this.y + (GAP - NAMED - this.gaps.rank) / 2, text, run });
+    this.y += GAP;
   }
 
-  head(text) {
+  head(text, tall = 18) {
     this.heads.push({ y: this.y, text });
-    this.y += 18;
+    this.y += tall;
   }
 
   /** A rank's memory under its lanes, where it was asked for and is high enough to be read. */
@@ -77,19 +69,11 @@ export class Stack {
     this.y += bar;
   }
 
-  /** Room under the calls of a rank for words about waits, where some rank comes last. */
-  tell(row) {
-    if (!this.tells || row.lane !== COMMUNICATION || row.stream) return;
-    this.rows.at(-1).told = true;
-    this.y += TOLD;
-  }
-
   /** The rows of one run, rank under rank. */
-  run(run, number, isFolded, few) {
+  run(run, number, isFolded) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
-    const out = leftOut(run, few, hidden);
-    out.forEach((rank) => hidden.add(rank));
-    const hasNames = (this.hasNames || !areColoured(run)) && !(few && few < 99); // slides give them up
+    const high = Math.round(this.bar * (run.each > 1 && isFolded ? HIGHER : 1));
+    const hasNames = this.hasNames || !areColoured(run);
     let shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
     const lanes = bareLanes(run);
     const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
@@ -102,19 +86,17 @@ export class Stack {
     }
     shown.forEach((row, k) => {
       const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
-      this.put(number, row, isBare(row) ? BARE : this.bar, isFirst && !isBare(row));
-      this.tell(row);
+      this.put(number, row, isBare(row) ? BARE : high, isFirst && !isBare(row));
       this.y += row.stream && holdsNames(this.bar) ? ROOM_OF_ARROWS : this.gaps.lane;
       if (shown[k + 1]?.rank === row.rank) return;
       this.memory(run, row.rank, number, this.bar);
       this.y += this.gaps.rank;
-      this.skip(row.rank, out);
-      if (isFolded) this.tellAlike(run, row.rank);
+      if (isFolded) this.tellAlike(run, row.rank, number);
     });
   }
 
   /** One row a rank with its communication thin beneath it: first those who stand out, high, then all others. */
-  cluster(run, number, isFolded, few) {
+  cluster(run, number, isFolded) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
     const told = new Set();
     for (const [words, ranks] of standouts(run)) {
@@ -128,22 +110,19 @@ export class Stack {
     }
     if (told.size) this.head("the others");
     told.forEach((rank) => hidden.add(rank));
-    this.ranks(run, number, hidden, few);
+    this.ranks(run, number, hidden);
   }
 
   /** One row a rank, and nothing apart. */
-  plain(run, number, isFolded, few) {
+  plain(run, number, isFolded) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
-    this.ranks(run, number, hidden, few);
+    this.ranks(run, number, hidden);
   }
 
-  /** One row for each rank that is not hidden, or for few of them. */
-  ranks(run, number, hidden, few) {
-    const out = leftOut(run, few, hidden);
+  /** One row for each rank that is not hidden. */
+  ranks(run, number, hidden) {
     for (const rank of run.ranks.keys()) {
-      if (hidden.has(rank) || out.includes(rank)) continue;
-      this.rank(run, number, rank, this.bar);
-      this.skip(rank, out);
+      if (!hidden.has(rank)) this.rank(run, number, rank, this.bar);
     }
   }
 

@@ -14,7 +14,6 @@ export const emptyState = () => ({
   folded: true, // ranks that are alike
   cluster: undefined, // one row a rank; where nobody chose, of more than eight
   streams: undefined, // whether each has a row; where nobody chose, if there is room
-  few: 0, // ranks that a slide shows of many, and no shares beside them; 0 for all
   tall: 1, // times as high as rows are at first
   memory: false, // whether it is shown
   spans: false, // whether brackets are shown that say no more than colours do
@@ -29,7 +28,6 @@ export const emptyState = () => ({
   hatched: [], // of each category
   dotted: [],
   marks: new Set(), // names of what was drawn last: categories, and what lies over the bars
-  tight: false, // whether alike ranks of two runs are folded where there is room for all
   strips: false, // whether each of two runs is one row
   low: false, // whether rows have only the height that names need
   room: 640, // pixels that rows may take without being scrolled

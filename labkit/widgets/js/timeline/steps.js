@@ -39,7 +39,7 @@ export function stepEdges(run) {
 }
 
 /** Pixels above the rows of a run for the names of its steps. */
-export const roomForSteps = ({ runs, few }) => (!few && stepEdges(runs[0]) ? ROOM : 0);
+export const roomForSteps = ({ runs }) => (stepEdges(runs[0]) ? ROOM : 0);
 
 /** Draw a bracket over each step, with its name in it, and lines where it begins and ends. */
 export function paintSteps(context, state) {

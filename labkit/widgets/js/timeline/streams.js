@@ -48,7 +48,7 @@ const rowsOf = (run, rank) => run.rows.filter((row) => row.rank === rank);
 /** Whether streams have rows: their reader's wish, else where there is room for all of them. */
 function isSplit(state) {
   const [run] = state.runs;
-  if (state.runs.length > 1 || !run.streams || asCluster(state) || state.few) return false;
+  if (state.runs.length > 1 || !run.streams || asCluster(state)) return false;
   const ranks = run.ranks.size - (state.folded ? hiddenRanks(run).size : 0);
   return state.streams ?? ranks * countStreams(unsplit(run)).most <= MOST_ROWS;
 }

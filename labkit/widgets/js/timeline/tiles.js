@@ -3,7 +3,7 @@
 import { element, unbroken } from "./element.js";
 import { ranksText } from "./layout.js";
 import { NOTED } from "./numbers.js";
-import { percentText, timeText } from "./words.js";
+import { bytesText, percentText, timeText } from "./words.js";
 
 /** Times in words; nothing beside something in its unit. */
 function timesText(times) {
@@ -12,14 +12,14 @@ function timesText(times) {
   return words.map((each, k) => (times[k] === 0 && unit ? `0 ${unit}` : each)).join(" → ");
 }
 
-const MOSTLY = 0.9; // of what is left of a run: what is computing, where that is told
-const SAME = 0.005; // of a sum: what differs by less is it
 const MOST = 0.5; // of a difference: what is more of it is a reason for it
 
 const percent = (share) => `${Math.round(100 * share)} %`;
 
-/** A part of the time, where the title does not say it of the whole run. */
-function shareOf(part, { title }, isZoomed) {
+/** A part of the time, of a run with steps of a step; where the title says it of the whole run, of steps alone. */
+function shareOf(part, { title, edges, window }, isZoomed) {
+  const ofStep = edges && (part * window) / (edges.at(-1) - edges[0]);
+  if (edges && percent(ofStep) === percent(part)) return `${percent(part)} of a step`;
   return !isZoomed && title?.includes(` ${percent(part)} of the time`) ? "" : `${percent(part)} of the time`;
 }
 
@@ -91,18 +91,17 @@ function explains([run, other], [before, after]) {
   return (after / other.numRanks - before / run.numRanks) * change > 0;
 }
 
-/**
- * How long the busiest rank of each run moves bytes, where that makes most of the difference; and how long it computes
- * while none of them move, where that is nearly all that is left of its run.
- */
-function busiestTile(numbers) {
-  const [run, other] = numbers;
-  if (!other || (other.busiest - run.busiest) / (other.window - run.window) <= MOST) return [];
-  const isAll = numbers.every(({ busiest, beside, window }) => beside >= MOSTLY * (window - busiest));
-  const title = "of the busiest";
-  const tile = (label, of) => [label, title, timesText(numbers.map(of))];
-  const moving = tile("moving bytes, the busiest rank", ({ busiest }) => busiest);
-  return isAll ? [moving, tile("computing, the same rank", ({ beside }) => beside)] : [moving];
+/** What one rank sends and receives in both runs and how long it takes, where that makes most of the difference. */
+function movingTiles([run, other]) {
+  if (!other) return [];
+  const { busiest } = other.window < run.window ? run : other;
+  const both = [run, other].map(({ moves }) => moves.find(([rank]) => rank === busiest) ?? []);
+  const [[, before, bytes], [, after, theirs]] = both;
+  if (!((after - before) / (other.window - run.window) > MOST)) return [];
+  const who = `rank ${busiest}`;
+  const time = [`${who} moves bytes`, "busy", timesText([before, after])];
+  const sizes = both.map(([, , size]) => bytesText(size)).join(" → ");
+  return bytes && theirs ? [[`in and out of ${who}`, "bytes", sizes], time] : [time];
 }
 
 /** "rank 2", "ranks 1, 3". */
@@ -133,20 +132,11 @@ function worksTiles([{ works, window }], isZoomed) {
 }
 
 /** What a step takes longer because some come last, where it is known how long it would take if they did not. */
-function costTile([{ edges, inTime, slower, blocked, waiting, numRanks }, other]) {
+function costTile([{ edges, inTime, slower }, other]) {
   if (other || !edges || !inTime || !slower) return [];
-  const count = edges.length - 1;
-  const saved = (edges.at(-1) - edges[0]) / count - inTime;
-  const parts = [blocked / countOf({ waiting, numRanks }), slower.hidden].map((time) => time / count);
-  const isSum = parts[1] && Math.abs(parts[0] + parts[1] - saved) < SAME * saved;
-  const why = isSum ? `${parts.map(timeText).join(" + ")} hidden` : "calls begin earlier";
-  return [
-    [
-      `saved if ${nameOf(slower.ranks)} came in time: ${why}`,
-      "replayed without the delay",
-      `${timeText(saved)} a step`,
-    ],
-  ];
+  const saved = (edges.at(-1) - edges[0]) / (edges.length - 1) - inTime;
+  const label = `faster if ${nameOf(slower.ranks)} came in time (replayed)`;
+  return [[label, "calls wait less and begin earlier", `${timeText(saved)} a step`]];
 }
 
 /** How long ranks wait; of one that works while they do, how long it is busy. */
@@ -156,8 +146,7 @@ const waitingTiles = (numbers, isZoomed, waiting) => (numbers[0].works ? worksTi
 function lengthTile([{ edges, window }, other]) {
   if (other || !edges) return undefined;
   const count = edges.length - 1;
-  const before = edges[0] > NOTED * window ? `, ${timeText(edges[0])} before them` : "";
-  const label = `length: ${count} steps${before}, ${timeText(window)} in all`;
+  const label = `length: ${count} steps, ${timeText(window)} in all`;
   return [label, "mean", `${timeText((edges.at(-1) - edges[0]) / count)} a step`];
 }
 
@@ -167,16 +156,17 @@ export function tilesOf(numbers, isZoomed, names = []) {
   const [waiting, all] = PARTS.map((part) => partTile(numbers, isZoomed, part));
   const isOneBase = numbers.length > 1 || countOf(numbers[0]) === numbers[0].numRanks;
   const exposed = isOneBase ? all : []; // a share of all ranks beside one of some reads as a part of the same whole
+  const moving = movingTiles(numbers);
   const length = numbers.map((each) => timeText(each.window)).join(" → ");
   const runs = numbers.length > 1 && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
   return [
     lengthTile(numbers) ?? [`length${inView}${runs}`, "time in view", length],
+    ...slowerTile(numbers), // the cause before what it costs
     ...(numbers.length > 1 ? [] : waitingTiles(numbers, isZoomed, waiting)),
-    ...busiestTile(numbers),
-    ...(numbers.length > 1 ? waiting : []),
-    ...slowerTile(numbers),
+    ...moving,
+    ...(numbers.length > 1 && !moving.length ? waiting : []), // of one rank all, or of all ranks
     ...costTile(numbers),
-    ...exposed,
+    ...(moving.length ? [] : exposed),
   ];
 }
 

@@ -132,7 +132,7 @@ export class TimelineView {
   /** Lay rows out anew, and write the legend anew where other things are seen than before. */
   reshape(runs) {
     const present = new Set(runs.flatMap(({ owned }) => [...owned]));
-    const rows = runs.map((run) => run.rows.length);
+    const rows = runs.map((run) => [run.rows.length, run.title]);
     settleStreams(this);
     const layout = layOut(this.state);
     const shape = `${[...present]} ${rows} ${runs[0].flow_from.length > 0} ${layout.height}`;
@@ -206,7 +206,7 @@ export class TimelineView {
   /** Take the colours of the page around. */
   retheme() {
     const { state, root } = this;
-    state.theme = dress(root, state.runs[0].categories);
+    state.theme = dress(root, state.runs);
     for (const patch of this.legend.querySelectorAll("i")) {
       patch.style.setProperty("--colour", state.theme.colours[patch.dataset.category] ?? state.theme.band);
     }
