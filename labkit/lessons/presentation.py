@@ -132,9 +132,29 @@ def _to_be_found(title: str, slides: list[Slide], shown_here: list[Slide]) -> li
     if not question or len(shown_here) != 1 or len(rest) > _FEW_LETTERS or set("|*`$") & set(rest):
         return [replace(slide, title=question or title) for slide in shown_here]
     notes = [*re.findall(r"<!-- notes: (.*?) -->", slides.pop().body, re.S), *shown_here[0].notes]
-    stop = "" if not rest or rest.endswith((".", "!", ":")) else "."
-    asks = f"{rest}{stop} **{question}**".strip()
-    return [replace(shown_here[0], title=heading.lstrip("# "), asks=asks, notes=notes)]
+    run = _with_reference(replace(shown_here[0], notes=notes), before, slides)
+    if not rest:
+        return [replace(run, title=question)]
+    stop = "" if rest.endswith((".", "!", ":")) else "."
+    return [replace(run, title=heading.lstrip("# "), asks=f"{rest}{stop} **{question}**")]
+
+
+def _with_reference(slide: Slide, asks: str, slides: Sequence[Slide]) -> Slide:
+    """Return the slide of a recorded run with a run of an earlier comparison above it, on one axis.
+
+    Args:
+        slide: Of the run.
+        asks: The slide before it; in <!-- beside: NAME, OWN --> it says which run, and how the recorded one is called.
+        slides: Those before.
+    """
+    named = re.search(r"<!-- beside: (.+), (.+) -->", asks)
+    earlier = (run for each in slides if each.runs for run in json.loads(each.runs))
+    reference = next((run for run in earlier if named and run["name"] == named[1]), None)
+    if not named or reference is None or not slide.runs:
+        return slide
+    (own,) = json.loads(slide.runs)
+    both = [reference | {"overlay": False}, own | {"name": named[2]}]
+    return replace(slide, runs=json.dumps(both, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c"))
 
 
 def _room_question(body: str) -> str:

@@ -36,7 +36,7 @@ async function sketch(live, timeline, { width, height }) {
   await drawn();
   live.querySelector(".hall-timeline")?.remove();
   live.style.width = `${width}px`;
-  const size = { width, height: height - 18, most: state.few }; // below it stands the slide's number
+  const size = { width, height: height - 34, most: state.few }; // below it stands the slide's number
   const legend = live.querySelector(".labkit-legend").textContent;
   const hasMemory = state.memory && isOfMemory(live);
   live.insertAdjacentHTML("beforeend", globalThis.slideDrawing(state, legend, size, hasMemory));

@@ -3,16 +3,16 @@
 import { hue, ink } from "../figure/colours.js";
 import { faint, line, rect, tag, text } from "../figure/markup.js";
 import { most } from "../figure/numbers.js";
-import { axis } from "../figure/plot.js";
+import { ticks } from "../figure/units.js";
 import { ended } from "./operations.js";
 
-const HIGH = 296; // pixels of the picture, before the slide enlarges it
-const [HEAD, FOOT, APART] = [28, 26, 8];
-const LEFT = 74;
-const HELD = 52; // right of the rows
+const HIGH = 300; // pixels of the picture, before the slide enlarges it
+const [HEAD, FOOT, APART] = [25, 30, 6];
+const LEFT = 68;
+const HELD = 30; // right of the rows
 const DIGIT = 0.64; // of a size, how wide a digit is
-const AROUND = 3; // and what is free around letters
-const SIZES = [18, 16]; // of the letters in operations: 33 and 29 pixels on the slide
+const AROUND = 2; // and what is free around letters
+const SIZES = [20, 18, 16, 14, 13.3]; // of the letters in operations: 37 to 24 pixels on the slide
 const WORDS = 18;
 const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
 
@@ -37,8 +37,10 @@ function saidIn(all, kinds, ways) {
 
 /** A microbatch's number, with a B before it in a backward, so that print in grey tells them apart; or in none. */
 function namesOf(all) {
-  const names = { forward: saidIn(all, "F", [plain]), backward: saidIn(all, "BIW", [named]) };
-  return Object.values(names).includes(NOTHING) ? { forward: NOTHING, backward: NOTHING } : names;
+  const [forward, backward] = [saidIn(all, "F", [plain]), saidIn(all, "BIW", [named])];
+  const size = Math.min(forward.size, backward.size); // of letters that are read against each other
+  if (!size) return { forward: NOTHING, backward: NOTHING };
+  return { forward: { ...forward, size }, backward: { ...backward, size } };
 }
 
 /** One operation. */
@@ -79,6 +81,28 @@ function keyOf(x, y, names) {
   );
 }
 
+/** The line under all of them, what it counts at its left. */
+function axisOf(x, y, end, { placed, unit }) {
+  const marks = ticks(end, 6).map((tick) => {
+    const words = placed && tick ? unit(tick) : String(tick);
+    return line(x(tick), y, x(tick), y + 5) + text(x(tick), y + 22, words, "middle", sized(16));
+  });
+  const name = text(0, y + 22, placed ? "time" : "turns", "", sized(16));
+  return name + line(x(0), y, x(end), y) + marks.join("");
+}
+
+/** How long a schedule takes and how much of that its stages are idle, beside its name. */
+function headOf(laid, y) {
+  const name = laid.name + (laid.edited ? ", edited" : "");
+  const long = laid.placed ? laid.unit(laid.reach) : `${laid.unit(laid.reach)} turns`;
+  const facts = `${long}, idle ${Math.round(100 * laid.bubble)} %`;
+  const at = Math.max(LEFT, 11 * name.length + 14);
+  return (
+    text(0, y, name, "", sized(WORDS, "font-weight:650")) +
+    text(at, y, facts, "", { ...sized(WORDS), "data-bubble": laid.bubble.toFixed(6) })
+  );
+}
+
 /** { svg, height } of schedules that all can run, on one axis. */
 export function hallPicture(all, scene, defined) {
   const { width, now } = scene;
@@ -87,17 +111,13 @@ export function hallPicture(all, scene, defined) {
   const shown = all.map((laid) => ({ ...laid, x: (time) => LEFT + (time / end) * (right - LEFT) }));
   const names = namesOf(shown);
   const rows = shown.reduce((sum, { p }) => sum + p, 0);
-  const room = HIGH - FOOT - shown.length * HEAD - (shown.length - 1) * APART;
+  const room = HIGH - FOOT - (shown.length + 1) * HEAD - (shown.length - 1) * APART;
   const pitch = Math.min(room / rows, 50);
   const tall = pitch - 3;
-  let [svg, y] = [defined, 0];
+  let svg = defined + keyOf(0, 17, names) + text(width - 4, 17, "holds at most", "end", sized(16));
+  let y = HEAD;
   shown.forEach((laid, which) => {
-    const idle = `idle ${Math.round(100 * laid.bubble)} %`;
-    svg += text(0, y + 19, laid.name + (laid.edited ? ", edited" : ""), "", sized(WORDS, "font-weight:650"));
-    const at = Math.max(LEFT, 11 * laid.name.length + 14);
-    svg += text(at, y + 19, idle, "", { ...sized(WORDS), "data-bubble": laid.bubble.toFixed(6) });
-    if (!which) svg += keyOf(right - 290, y + 19, names);
-    svg += text(width - 4, y + 19, "holds", "end", sized(16));
+    svg += headOf(laid, y + 18);
     y += HEAD;
     laid.stages.forEach((row, s) => {
       svg += text(0, y + tall / 2 + 6, `stage ${s}`, "", sized(16));
@@ -107,10 +127,9 @@ export function hallPicture(all, scene, defined) {
       y += pitch;
     });
     if (now < Infinity) svg += line(laid.x(now), y - laid.p * pitch, laid.x(now), y, "now");
-    y += APART;
+    if (which < shown.length - 1) y += APART;
   });
   const [last] = shown.slice(-1);
-  svg += text(0, y + 14, last.placed ? "time" : "turns", "", sized(16));
-  svg += axis(LEFT, y - 4, right - LEFT, end, last.unit);
-  return { svg: tag("g", { class: "hall" }, svg), height: y + FOOT - APART };
+  svg += axisOf(last.x, y + 2, end, last);
+  return { svg: tag("g", { class: "hall" }, svg), height: y + FOOT };
 }
