@@ -281,11 +281,11 @@ class Reduce:
 # %% [markdown] tags=["slide-only"]
 # ## Write down what happens, then run it
 #
-# | rank 0 of three writes | what happens in step 0 |
+# | rank 0 of three writes | what it will do |
 # |---|---|
 # | `Send(step=0, chunk=0, peer=1)` | chunk 0 → rank 1 |
-# | `Recv(step=0, chunk=2, peer=2)` | rank 2 → chunk 2 |
-# | `Reduce(step=0, chunk=2)` | own chunk 2 + what came |
+# | `Recv(step=0, chunk=2, peer=2)` | chunk 2 ← rank 2 |
+# | `Reduce(step=0, chunk=2)` | add that to its own |
 #
 # A plan can be printed, drawn and tested before a process starts.
 #
@@ -569,7 +569,7 @@ labkit.answer("twice_the_ranks", "about as long")
 # %% [markdown] tags=["slide-only"]
 # ## Right, and slow
 #
-# **To the room:** what does the slower ring do differently?
+# **To the room:** why is one ring slower?
 #
 # <!-- beside: ring, a colleague's ring -->
 # <!-- notes: A ring needs 204 µs, or 225 with the barrier before it. This one takes about twice as long. The recorded run of section 7 comes next. It never hangs, and the sums are right. What does every rank send in the first two steps? -->

@@ -283,9 +283,7 @@ class Backward(Work): ...
 # %% [markdown] tags=["slide-only"]
 # ## GPipe in groups pays for memory with turns
 #
-# * 4 stages, 8 microbatches
-# * forward 1 turn, backward 2
-# * a stage holds at most **L** microbatches
+# Four stages, eight microbatches. A stage holds at most **L** of them.
 #
 # | | L = 8 | L = 4 | L = 2 |
 # |---|---:|---:|---:|

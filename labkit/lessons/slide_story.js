@@ -62,7 +62,8 @@ globalThis.fillStory = (live, high) => {
   const room = { wide: stage.clientWidth, high: high - (live.scrollHeight - stage.offsetHeight) };
   live.style.setProperty("--story-high", `${room.high}px`);
   set(1);
-  const before = meetings(svg);
+  zoom(live, svg, room);
+  const before = meetings(svg); // as large as the drawing is then
   const window = globalThis.printing ? 1 : Reveal.getScale();
   const tried = (pixels) => {
     set(1);

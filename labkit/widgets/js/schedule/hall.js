@@ -94,7 +94,8 @@ function axisOf(x, y, end, { placed, unit }) {
 /** How long a schedule takes and how much of that its stages are idle, beside its name. */
 function headOf(laid, y) {
   const name = laid.name + (laid.edited ? ", edited" : "");
-  const long = laid.placed ? laid.unit(laid.reach) : `${laid.unit(laid.reach)} turns`;
+  const end = laid.unit(ended(laid.stages));
+  const long = laid.placed ? end : `${end} turns`;
   const facts = `${long}, idle ${Math.round(100 * laid.bubble)} %`;
   const at = Math.max(LEFT, 11 * name.length + 14);
   return (
