@@ -281,11 +281,11 @@ class Reduce:
 # %% [markdown] tags=["slide-only"]
 # ## Write down what happens, then run it
 #
-# | rank 0 of three writes | what it will do |
+# | rank 0 of three writes | in step 0 |
 # |---|---|
 # | `Send(step=0, chunk=0, peer=1)` | chunk 0 → rank 1 |
 # | `Recv(step=0, chunk=2, peer=2)` | chunk 2 ← rank 2 |
-# | `Reduce(step=0, chunk=2)` | add that to its own |
+# | `Reduce(step=0, chunk=2)` | added to chunk 2 |
 #
 # A plan can be printed, drawn and tested before a process starts.
 #

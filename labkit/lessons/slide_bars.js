@@ -27,12 +27,12 @@ const textOf = (x, y, words, size, look = "") =>
 /** Lines over a bar in which a rank stands still: no pattern, which a browser prints as a picture. */
 function hatch(x, y, wide, high, colour) {
   const lines = [];
-  for (let from = -high; from < wide; from += 13) {
+  for (let from = -high; from < wide; from += 11) {
     const [a, b] = [Math.max(from, 0), Math.min(from + high, wide)];
     const [low, top] = [a, b].map((at) => `${(x + at).toFixed(1)} ${(y + high - (at - from)).toFixed(1)}`);
     lines.push(`M${low}L${top}`);
   }
-  return `<path d="${lines.join("")}" stroke="${colour}" stroke-width="2.5"/>`;
+  return `<path d="${lines.join("")}" stroke="${colour}" stroke-width="1.8"/>`;
 }
 
 /** Bars of a row: [begin, end, category, event]. */

@@ -102,7 +102,7 @@ def _whole(placed: Schedule, turns: int) -> Frame:
 
 def _key(y: float) -> list[Shape]:
     """Return what colours, letters and stripes of a whole step mean, its squares from `y` on."""
-    entries = ((0, "0", "forward: 1 turn"), (206, "B0", "backward: 2 turns"), (436, "", "idle"))
+    entries = ((0, "0", "forward: 1 turn"), (222, "B0", "backward: 2 turns"), (470, "", "idle"))
     shapes: list[Shape] = []
     for x, letters, words in entries:
         fill = {"0": "forward", "B0": "backward"}.get(letters, "none")
