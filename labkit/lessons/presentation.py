@@ -205,7 +205,9 @@ def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[s
         html = f'<img src="data:image/png;base64,{picture}" alt="{_attribute(sentence.partition(chr(10))[0])}">'
         runs = deck_data.runs(output.get("metadata", {})) or ""
         title = _claim(runs, sentence) or title
-        if question and (beside := _COMPARED.search(title)):  # the number is the answer's, and what it means stands by it
+        if question and (
+            beside := _COMPARED.search(title)
+        ):  # the number is the answer's, and what it means stands by it
             title, compared = beside["why"] or title, beside["how"]
             title = title[:1].upper() + title[1:]
         if not runs and sentence and notes:  # a timeline too long to be live: its still is too small to read in a room

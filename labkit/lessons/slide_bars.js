@@ -24,10 +24,10 @@ const rectOf = (x, y, wide, high, look) =>
 const textOf = (x, y, words, size, look = "") =>
   `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" font-size="${size}" ${look}>${escaped(words)}</text>`;
 
-/** Lines over a bar in which a rank stands still: no pattern, which a browser prints as a picture. */
+/** Lines over a bar in which a rank stands still, as wide apart as a schedule's: no pattern, which a browser prints as a picture. */
 function hatch(x, y, wide, high, colour) {
   const lines = [];
-  for (let from = -high; from < wide; from += 11) {
+  for (let from = -high; from < wide; from += 15) {
     const [a, b] = [Math.max(from, 0), Math.min(from + high, wide)];
     const [low, top] = [a, b].map((at) => `${(x + at).toFixed(1)} ${(y + high - (at - from)).toFixed(1)}`);
     lines.push(`M${low}L${top}`);

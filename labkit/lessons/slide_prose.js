@@ -7,7 +7,9 @@ const BODY = 52; // pixels of its letters, on every slide that has room for them
 function partsOf(section) {
   const foot = section.querySelector(":scope > .about");
   const parts = [...section.children].filter((each) => !each.matches("aside, .about, .about ~ .countdown"));
-  const wide = [...section.querySelectorAll("pre, table, pre code, h1, h2, h3, p:not(.about, .countdown), li, li > code")];
+  const wide = [
+    ...section.querySelectorAll("pre, table, pre code, h1, h2, h3, p:not(.about, .countdown), li, li > code"),
+  ];
   const lowest = foot ? foot.offsetTop - 24 : LOWEST;
   const down = () => Math.max(...parts.map((each) => each.offsetTop + each.offsetHeight));
   const cut = () => wide.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);

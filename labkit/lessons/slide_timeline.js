@@ -217,13 +217,16 @@ function drawTwo(drawing) {
       drawing.add(bars.textOf(left, y + 32, run.name, bars.NAMES, `font-weight="650" fill="${drawing.ink}"`));
       const whole = { top: from, high, x, from: 0, to: run.span, left, hasNames: true, shown: shown[number] };
       const places = drawRun(drawing, number, whole);
-      drawing.add(bars.rectOf(end, from - 6, 3, places.at(-1).y + places.at(-1).high - from + 12, `fill="${drawing.ink}"`));
+      drawing.add(
+        bars.rectOf(end, from - 6, 3, places.at(-1).y + places.at(-1).high - from + 12, `fill="${drawing.ink}"`),
+      );
       const words = timeWords(lastedOf(run));
       const look = `font-weight="650" fill="${drawing.ink}"`;
       drawing.add(bars.textOf(end + 14, from + high / 2, words, LENGTHS, look));
       if (steps[number]) {
         nameSteps(drawing, run, steps[number][2], places, x);
-        if (isOneStepped) enlarge(drawing, number, places, steps[number], { x, from: end + ends + 40, top: from, high });
+        if (isOneStepped)
+          enlarge(drawing, number, places, steps[number], { x, from: end + ends + 40, top: from, high });
       }
       y += each + 24;
     });

@@ -164,7 +164,8 @@ function fitPresent() {
   }
 }
 
-const growPresent = () => document.querySelectorAll("section.present:is(.prose, .exercise):not([data-grown])").forEach(grow);
+const growPresent = () =>
+  document.querySelectorAll("section.present:is(.prose, .exercise):not([data-grown])").forEach(grow);
 
 if (!printing) {
   const begin = () => [growPresent(), fitPresent()];

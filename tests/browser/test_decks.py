@@ -326,8 +326,8 @@ STEPS = """() => {
   const bracket = all.find((each) => each.textContent === "14 steps");
   const begins = all.find((each) => each.textContent === "ring");
   const isOwn = (each) => of(each, "y") > of(begins, "y") && of(each, "y") < of(bracket, "y");
-  const bars = all.filter((each) => each.matches("rect") && isOwn(each) && of(each, "width") < 12 && of(each, "width") > 3.5
-    && each.getAttribute("fill") !== "none");
+  const isBar = (each) => each.matches("rect") && each.getAttribute("fill") !== "none" && of(each, "width") > 3.5;
+  const bars = all.filter((each) => isBar(each) && isOwn(each) && of(each, "width") < 12);
   const first = bars.filter((each) => of(each, "y") === Math.min(...bars.map((bar) => of(bar, "y"))));
   const covered = bars.some((each) => of(each, "y") + of(each, "height") > of(bracket, "y") - 26);
   return [first.map((each) => each.getAttribute("fill")), covered];

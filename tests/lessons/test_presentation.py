@@ -98,6 +98,13 @@ def test_an_exercise_is_told_with_what_its_docstring_asks_and_without_an_answer(
     assert "numel: Number of elements" in asked and "return" not in asked
 
 
+def test_a_short_task_goes_on_with_the_next_sentence_of_its_docstring(ring: tuple[Lesson, list[Slide]]) -> None:
+    bodies = {slide.exercise: slide.body for slide in ring[1] if slide.exercise}
+    assert "chunks. Steps 0 to N-2 are the reduce-scatter, steps N-1 to 2N-3 the all-gather.\n" in bodies["ring_plan"]
+    assert "Args" not in "".join(bodies.values())  # and where the next is about what is given, nothing follows
+    assert re.search(r"in a ring\.\n\n\*\*5 minutes", bodies["ring_sum"])
+
+
 def test_the_slide_of_what_is_written_asks_its_question() -> None:
     lesson = load(SOLUTIONS / "08_pipeline.py")
     slides = lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "08_pipeline.ipynb"))

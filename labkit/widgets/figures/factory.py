@@ -9,7 +9,7 @@ from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.schedules import gpipe, one_f_one_b
 from labkit.units import format_percent
 from labkit.widgets.figures.sizes import within
-from labkit.widgets.language import TEXT, tint
+from labkit.widgets.language import tint
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Shape, Story, Words
 
 _FORMS = {"gpipe": gpipe, "1f1b": one_f_one_b}
