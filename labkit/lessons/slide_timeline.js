@@ -98,9 +98,9 @@ function movedIn(run, rank, event) {
 }
 
 /** Messages between ranks that are shown, where there are few: [from event, to event, from rank, to rank]. */
-function arrowsOf({ state, shown: [first] }) {
-  const [run] = state.runs;
-  const shown = new Set(first.map(({ rank }) => rank));
+function arrowsOf(drawing) {
+  const [run] = drawing.state.runs;
+  const shown = new Set(drawing.shown[0].map(({ rank }) => rank));
   const rankOf = (event) => run.rows.find(({ first, last }) => event >= first && event < last)?.rank;
   const arrows = [];
   run.flow_from?.forEach((source, f) => arrows.push([source, run.flow_to[f], rankOf(source), rankOf(run.flow_to[f])]));
@@ -225,8 +225,8 @@ function drawTwo(drawing) {
       drawing.add(bars.textOf(end + 14, from + high / 2, words, LENGTHS, look));
       if (steps[number]) {
         nameSteps(drawing, run, steps[number][2], places, x);
-        if (isOneStepped)
-          enlarge(drawing, number, places, steps[number], { x, from: end + ends + 40, top: from, high });
+        const room = { x, from: end + ends + 40, top: from, high };
+        if (isOneStepped) enlarge(drawing, number, places, steps[number], room);
       }
       y += each + 24;
     });
