@@ -24,7 +24,7 @@ const rectOf = (x, y, wide, high, look) =>
 const textOf = (x, y, words, size, look = "") =>
   `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" font-size="${size}" ${look}>${escaped(words)}</text>`;
 
-/** Lines over a bar in which a rank stands still, as wide apart as a schedule's: no pattern, which a browser prints as a picture. */
+/** Lines over a bar in which a rank stands still, as far apart as a schedule's; a pattern is printed as a picture. */
 function hatch(x, y, wide, high, colour) {
   const lines = [];
   for (let from = -high; from < wide; from += 15) {

@@ -23,7 +23,7 @@ function gridCell(step, s, rank, { n, x, wide, tall, top, blamed, isStill }) {
   const mask = sends.length && held ? (held[sends[0][1]]?.[0] ?? 0) : 0;
   const fill = sends.length ? fillOf(Math.max(sends[0][1], 0), mask, n) : "none";
   const isWhole = isStill && mask === 2 ** n - 1; // from the last row a tint and its full colour are one
-  const style = isWhole && "stroke:currentColor;stroke-width:3.5";
+  const style = isWhole && "stroke:#000;stroke-width:3.5";
   const looks = { fill, class: kind || "edge", style, "data-grid": `${s}:${rank}`, "data-step": s };
   const title = sends.map((send) => sendTitle(s, rank, send)).join("; ");
   const crowded = wide < 12 && (held?.length > 10 || wide < 9);
@@ -44,8 +44,7 @@ function stepName(s, now, wide) {
 /** Columns of `steps` and rows of ranks as markup, `top` pixels down; `x` is where a step's column begins. */
 function table(steps, n, now, at) {
   const { x, wide, tall, top, split } = at;
-  const down = at.isStill ? 6 : 4;
-  const names = range(n).map((rank) => text(0, top + down + rank * tall + tall / 2, `rank ${rank}`));
+  const names = range(n).map((rank) => text(0, top + 4 + rank * tall + tall / 2, `rank ${rank}`));
   const columns = steps.map((each, s) => {
     const cells = range(n).map((rank) => gridCell(each, s, rank, { n, ...at }));
     return cells.join("") + text(x(s) + wide / 2, top - 7, stepName(s, now, wide), "middle small");

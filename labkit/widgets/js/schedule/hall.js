@@ -51,7 +51,7 @@ function bar(laid, s, at, { y, tall, names, now }) {
   const wide = to - from;
   const fill = FILL[given[0]];
   const hooks = { "data-op": `${s}:${given.slice(0, 2).join("")}`, "data-pick": String([laid.which, s, at]) };
-  let cell = rect(from, y, wide, tall, { fill, class: wide > 5 ? "edge" : undefined, ...hooks });
+  let cell = rect(from, y, wide, tall, { fill, class: wide > 5 && "edge", ...hooks });
   if (given[2] % 2) cell += rect(from, y + tall - 7, wide, 7, { fill: "#0005", "pointer-events": "none" });
   const { words, size } = isForward ? names.forward : names.backward;
   const fits = wide > DIGIT * size * words(given).length;
@@ -64,7 +64,7 @@ function bar(laid, s, at, { y, tall, names, now }) {
 /** How many microbatches a stage holds at most. */
 function heldBy(peak, x, y, tall) {
   const number = Number(peak.toPrecision(3));
-  return tag("g", { "data-peak": peak }, text(x, y + tall / 2 + 6.5, number, "end", sized(WORDS, "font-weight:650")));
+  return text(x, y + tall / 2 + 6.5, number, "end", { ...sized(WORDS, "font-weight:650"), "data-peak": peak });
 }
 
 /** What colours and letters mean. */
@@ -84,24 +84,18 @@ function keyOf(x, y, names) {
 /** The line under all of them, what it counts at its left. */
 function axisOf(x, y, end, { placed, unit }) {
   const marks = ticks(end, 6).map((tick) => {
-    const words = placed && tick ? unit(tick) : String(tick);
-    return line(x(tick), y, x(tick), y + 5) + text(x(tick), y + 22, words, "middle", sized(16));
+    return text(x(tick), y + 20, unit(tick), "middle", sized(16));
   });
-  const name = text(0, y + 22, placed ? "time" : "turns", "", sized(16));
+  const name = text(0, y + 20, placed ? "time" : "turns", "", sized(16));
   return name + line(x(0), y, x(end), y) + marks.join("");
 }
 
 /** How long a schedule takes and how much of that its stages are idle, beside its name. */
 function headOf(laid, y) {
-  const name = laid.name + (laid.edited ? ", edited" : "");
   const end = laid.unit(ended(laid.stages));
-  const long = laid.placed ? end : `${end} turns`;
-  const facts = `${long}, idle ${Math.round(100 * laid.bubble)} %`;
-  const at = Math.max(LEFT, 11 * name.length + 14);
-  return (
-    text(0, y, name, "", sized(WORDS, "font-weight:650")) +
-    text(at, y, facts, "", { ...sized(WORDS), "data-bubble": laid.bubble.toFixed(6) })
-  );
+  const facts = `${end}${laid.placed ? "" : " turns"}, idle ${Math.round(100 * laid.bubble)} %`;
+  const hook = { ...sized(WORDS, "font-weight:650"), "data-bubble": laid.bubble.toFixed(6) };
+  return text(0, y, `${laid.name}${laid.edited ? ", edited" : ""}: ${facts}`, "", hook);
 }
 
 /** { svg, height } of schedules that all can run, on one axis. */
@@ -118,6 +112,7 @@ export function hallPicture(all, scene, defined) {
   let svg = defined + keyOf(0, 17, names) + text(width - 4, 17, "holds at most", "end", sized(16));
   let y = HEAD;
   shown.forEach((laid, which) => {
+    if (which) y += APART;
     svg += headOf(laid, y + 18);
     y += HEAD;
     laid.stages.forEach((row, s) => {
@@ -128,7 +123,6 @@ export function hallPicture(all, scene, defined) {
       y += pitch;
     });
     if (now < Infinity) svg += line(laid.x(now), y - laid.p * pitch, laid.x(now), y, "now");
-    if (which < shown.length - 1) y += APART;
   });
   const [last] = shown.slice(-1);
   svg += axisOf(last.x, y + 2, end, last);
