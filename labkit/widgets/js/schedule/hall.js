@@ -14,7 +14,7 @@ const DIGIT = 0.64; // of a size, how wide a digit is
 const AROUND = 2; // and what is free around letters
 const SIZES = [20, 18, 16, 14, 13.3]; // of the letters in operations: 37 to 24 pixels on the slide
 const WORDS = 18;
-const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
+const [AHEAD, BACK] = [hue("forward"), hue("backward")];
 
 const sized = (pixels, more = "") => ({ style: `font-size:${pixels}px;${more}` });
 
@@ -49,7 +49,7 @@ function bar(laid, s, at, { y, tall, names, now }) {
   const [from, to] = [laid.x(start), laid.x(end)];
   const isForward = given[0] === "F";
   const wide = to - from;
-  const fill = FILL[given[0]];
+  const fill = isForward ? AHEAD : BACK;
   const hooks = { "data-op": `${s}:${given.slice(0, 2).join("")}`, "data-pick": String([laid.which, s, at]) };
   let cell = rect(from, y, wide, tall, { fill, class: wide > 5 && "edge", ...hooks });
   if (given[2] % 2) cell += rect(from, y + tall - 7, wide, 7, { fill: "#0005", "pointer-events": "none" });
@@ -75,8 +75,8 @@ function keyOf(x, y, names) {
     text(at + 30, y, words, "", sized(16));
   const isLettered = names.backward !== NOTHING;
   return (
-    entry(x, "forward", FILL.F, isLettered && "0") +
-    entry(x + 104, "backward", FILL.B, isLettered && "B0") +
+    entry(x, "forward", AHEAD, isLettered && "0") +
+    entry(x + 104, "backward", BACK, isLettered && "B0") +
     entry(x + 222, "idle", "url(#lk-idle0)")
   );
 }
@@ -84,7 +84,7 @@ function keyOf(x, y, names) {
 /** The line under all of them, what it counts at its left. */
 function axisOf(x, y, end, { placed, unit }) {
   const marks = ticks(end, 6).map((tick) => {
-    return text(x(tick), y + 20, unit(tick), "middle", sized(16));
+    return text(x(tick), y + 20, tick ? unit(tick) : 0, "middle", sized(16));
   });
   const name = text(0, y + 20, placed ? "time" : "turns", "", sized(16));
   return name + line(x(0), y, x(end), y) + marks.join("");
