@@ -67,12 +67,11 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 # %% [markdown] tags=["slide-only"]
 # ## All-reduce: the sum, on every rank
 #
-# | | gradient |
-# |---|---|
-# | rank 0 | 2, 4, 6 |
-# | rank 1 | 1, 2, 3 |
-# | rank 2 | 4, 8, 12 |
-# | **afterwards, on each** | **7, 14, 21** |
+# | | before | | after all-reduce |
+# |---|---|---|---|
+# | rank 0 | 2, 4, 6 | → | **7, 14, 21** |
+# | rank 1 | 1, 2, 3 | → | **7, 14, 21** |
+# | rank 2 | 4, 8, 12 | → | **7, 14, 21** |
 #
 # <!-- notes: Data-parallel training needs exactly this, once a step: own part of the batch, own gradient, then the sum on every rank, then the same optimizer step everywhere. -->
 
@@ -282,13 +281,13 @@ class Reduce:
 # %% [markdown] tags=["slide-only"]
 # ## Write down what happens, then run it
 #
-# ```python
-# Send(step=0, chunk=0, peer=1)
-# Recv(step=0, chunk=2, peer=2)
-# Reduce(step=0, chunk=2)
-# ```
+# | rank 0 of three writes | in step 0 |
+# |---|---|
+# | `Send(step=0, chunk=0, peer=1)` | chunk 0 → rank 1 |
+# | `Recv(step=0, chunk=2, peer=2)` | chunk 2 ← rank 2 |
+# | `Reduce(step=0, chunk=2)` | added to chunk 2 |
 #
-# A plan can be printed, drawn, tested, and compared, before a process starts.
+# A plan can be printed, drawn and tested before a process starts.
 #
 # <!-- notes: Describe, then run: schedules, buckets and gradings are plans too in this course. -->
 
@@ -555,9 +554,9 @@ labkit.answer("twice_the_ranks", "about as long")
 #
 # | ranks N | rank 0's port | a ring's port |
 # |---:|---:|---:|
-# | 2 | 200 MB | 100 MB |
-# | 8 | 1,400 MB | 175 MB |
-# | 1,024 | 204,600 MB | 200 MB |
+# | 2 | 200.0 MB | 100.0 MB |
+# | 8 | 1,400.0 MB | 175.0 MB |
+# | 1,024 | 204,600.0 MB | 199.8 MB |
 #
 # <!-- notes: For a gradient of 100 MB. Patarasuk and Yuan 2009: over messages between pairs, nothing needs less. -->
 
@@ -568,10 +567,11 @@ labkit.answer("twice_the_ranks", "about as long")
 # about twice the 204 µs of the ring above:
 
 # %% [markdown] tags=["slide-only"]
-# ## Right, and twice as slow
+# ## Right, and slow
 #
-# **To the room:** how many links carry bytes at once?
+# **To the room:** why is one ring slower?
 #
+# <!-- beside: ring, a colleague's ring -->
 # <!-- notes: A ring needs 204 µs, or 225 with the barrier before it. This one takes about twice as long. The recorded run of section 7 comes next. It never hangs, and the sums are right. What does every rank send in the first two steps? -->
 
 # %% tags=["figure", "nbval-ignore-output"]

@@ -59,11 +59,10 @@ labkit.figure("factory", num_stages=3, num_microbatches=1)
 # %% [markdown] tags=["slide-only"]
 # ## Backward across a cut
 #
-# | left GPU | right GPU |
-# |---|---|
-# | `left = module(x)`, sends `left` | gets it as `x`: `x.requires_grad_()` |
-# | | `loss.backward()` |
-# | gets `grad`: `left.backward(grad)` | sends `x.grad` |
+# | | forward → | ← backward |
+# |---|---|---|
+# | left GPU | `left = module(x)`, sends `left` | gets `grad`, `left.backward(grad)` |
+# | right GPU | gets `x`, `x.requires_grad_()` | `loss.backward()`, sends `x.grad` |
 #
 # Autograd stops at the cable. **You** carry the gradient of `x`, what entered a stage.
 #
@@ -195,7 +194,7 @@ one_batch.timeline
 # stage 0 sends the first one on and goes to work on the second.
 
 # %% tags=["figure"]
-labkit.figure("factory", num_stages=4, num_microbatches=6)
+labkit.figure("factory", num_stages=4, num_microbatches=8)
 
 # %% [markdown]
 # **How many microbatches do four stages need before they wait less than 5 % of the time?**
@@ -253,7 +252,7 @@ labkit.reveal("microbatches_for_5_percent", enough, [f"{m}: {bubble_share(4, m):
 #
 # | | M = 1 | 4 | 8 | 16 | 32 |
 # |---|---:|---:|---:|---:|---:|
-# | 2 stages | 50 % | 20 % | 11 % | 6 % | 3 % |
+# | 3 stages | 67 % | 33 % | 20 % | 11 % | 6 % |
 # | 4 stages | 75 % | 43 % | 27 % | 16 % | 9 % |
 # | 8 stages | 88 % | 64 % | 47 % | 30 % | 18 % |
 #
@@ -284,9 +283,7 @@ class Backward(Work): ...
 # %% [markdown] tags=["slide-only"]
 # ## GPipe in groups pays for memory with turns
 #
-# * 4 stages, 8 microbatches
-# * forward 1 turn, backward 2
-# * a stage holds at most **L** microbatches
+# Four stages, eight microbatches. A stage holds at most **L** of them.
 #
 # | | L = 8 | L = 4 | L = 2 |
 # |---|---:|---:|---:|
@@ -596,6 +593,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # | | yours | torch's |
 # |---|---|---|
 # | microbatches | of any size | all alike |
+# | buffers | as large as each one | as the first one |
 # | loss of a step | weighed by samples | plain mean |
 #
 # <!-- notes: Run the last cell together. torch.distributed.pipelining takes a mean of means, so microbatches must be equal. -->
@@ -642,9 +640,9 @@ labkit.answer("held_enough", 8)
 #
 # | | |
 # |---|---|
-# | wins | no stage runs empty between steps |
-# | pays | a version of the weights for each minibatch in flight: **weight stashing** |
-# | | staleness, as with parameter servers |
+# | wins time | no stage runs empty between steps |
+# | costs memory | a version of the weights for each minibatch in flight: **weight stashing** |
+# | costs steps | old weights, as with parameter servers |
 #
 # <!-- notes: Count the minibatches between a forward on stage 0 and its backward. The gradients are right, for weights that are old. -->
 

@@ -11,6 +11,9 @@ _NOTEBOOKS = re.compile(
     r"(?:^|(?<= ))(?:If you work alone,|Hover over|Zoom into|Answer in two to five sentences)(?:`[^`]*`|[^.?`])*[.?] ?"
 )
 
+_SHORT = 100
+"""Letters of a sentence that takes two lines of a slide."""
+
 
 def task_of(lesson: Lesson, cell: Cell, prose: str) -> str:
     """Return the slide of an exercise: what each function does, or the question that stands above an answer."""
@@ -21,12 +24,24 @@ def task_of(lesson: Lesson, cell: Cell, prose: str) -> str:
     after = "\\\n  " if len(exercise.provides) < 3 else ": "  # three names have no room for lines of their own
     listed = ((calls.get(name, name), said.get(name, "")) for name in exercise.provides)
     functions = "\n".join(f"* `{call}`{after}{does}".rstrip("\\\n: ") for call, does in listed)
+    functions += _more(cell, said) if len(exercise.provides) == 1 else ""
     asked = functions or _listed(_asking(prose))
     minutes = f"{exercise.minutes} minute{'s' if exercise.minutes != 1 else ''}"
     return (
         f"### {'Bonus' if exercise.bonus else 'Your turn'}: {exercise.number} {exercise.title}\n\n{asked}\n\n"
         f"**{minutes}**{points} · difficulty {exercise.difficulty} of 5"
     )
+
+
+def _more(cell: Cell, said: dict[str, str]) -> str:
+    """Return the next sentence of a docstring whose first line leaves room for it, as it follows there; else ""."""
+    ((name, text),) = _docstrings(cell).items() or (("", ""),)
+    paragraph = " ".join(
+        re.split(r"\n(?:Args|Returns|Raises):", text.partition("\n")[2])[0].strip().partition("\n\n")[0].split()
+    )
+    sentence = re.match(r"[^`]*?[.](?= [A-Z]|$)", paragraph)
+    is_short = sentence and len(said[name]) <= _SHORT and len(sentence[0]) <= _SHORT
+    return f" {sentence[0]}" if sentence and is_short else ""
 
 
 def _asking(prose: str) -> str:

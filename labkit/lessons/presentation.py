@@ -1,8 +1,8 @@
 """A lesson as a talk: what stands on each slide, and what its speaker says.
 
 Nothing is written twice. Cells tagged ``slide`` or ``slide-only`` are slides; so is every picture of the executed
-solution and every exercise, with its minutes. A figure that waits for a guess is a question first and comes with the
-next key; a guess without a figure is none, nor is a picture too fine for a room (``no-slide``). The prose between two
+solution and every exercise, with its minutes. A figure that waits for a guess has its question on a slide of its own
+before it; a guess without a figure is none, nor is a picture too fine for a room (``no-slide``). The prose between two
 slides is the notes of the first.
 """
 
@@ -30,6 +30,7 @@ DRAWN = "labkit-figure"
 CLOSING = ("## What to remember", "## What stays")
 _NUMBER = re.compile(r"^(Exercise \d+\.\d+:?|\d+) +")
 _SIZE = re.compile(r"\d+ (of \d+ )?ranks?\b")
+_COMPARED = re.compile(r"[\d.]+ times (?P<how>faster|as long)\b(?:.*mostly because (?P<why>.+))?")
 _FEW_LETTERS = 110
 """Of what a slide says before it asks the room: more keeps a slide of its own."""
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
@@ -47,10 +48,11 @@ class Slide:
         kind: "prose" (Markdown), "figure" (HTML of an output) or "exercise" (Markdown: what to do, how long).
         body: What it shows.
         exercise: The exercise of an "exercise" slide.
-        title: The heading a "figure" stands under, where it answers no question.
+        title: The heading a "figure" stands under; beside what came out, where it answers a question.
         asks: What the room is asked while it sees the "figure", in Markdown; or "".
-        question: What the room guesses before the "figure" is shown, its heading until then and after; or "".
+        question: What the room guesses before the "figure" is shown, on a slide of its own; or "".
         answer: What came out, shown with it.
+        compared: How two runs compare by the answer: "faster" after "3.5 times"; or "".
         room: What a room guessed, as an SVG shown with the answer, or "".
         minutes: What its countdown begins with, of an exercise or a break; 0 for none.
         runs: Of a "figure" that is a timeline, what its live form is made of (labkit.widgets.deck_data), else "".
@@ -64,6 +66,7 @@ class Slide:
     asks: str = ""
     question: str = ""
     answer: str = ""
+    compared: str = ""
     room: str = ""
     runs: str = ""
     minutes: int = 0
@@ -130,9 +133,29 @@ def _to_be_found(title: str, slides: list[Slide], shown_here: list[Slide]) -> li
     if not question or len(shown_here) != 1 or len(rest) > _FEW_LETTERS or set("|*`$") & set(rest):
         return [replace(slide, title=question or title) for slide in shown_here]
     notes = [*re.findall(r"<!-- notes: (.*?) -->", slides.pop().body, re.S), *shown_here[0].notes]
-    stop = "" if not rest or rest.endswith((".", "!", ":")) else "."
-    asks = f"{rest}{stop} **{question}**".strip()
-    return [replace(shown_here[0], title=heading.lstrip("# "), asks=asks, notes=notes)]
+    run = _with_reference(replace(shown_here[0], notes=notes), before, slides)
+    if not rest:
+        return [replace(run, title=question)]
+    stop = "" if rest.endswith((".", "!", ":")) else "."
+    return [replace(run, title=heading.lstrip("# "), asks=f"{rest}{stop} **{question}**")]
+
+
+def _with_reference(slide: Slide, asks: str, slides: Sequence[Slide]) -> Slide:
+    """Return the slide of a recorded run with a run of an earlier comparison above it, on one axis.
+
+    Args:
+        slide: Of the run.
+        asks: The slide before it; in <!-- beside: NAME, OWN --> it says which run, and how the recorded one is called.
+        slides: Those before.
+    """
+    named = re.search(r"<!-- beside: (.+), (.+) -->", asks)
+    earlier = (run for each in slides if each.runs for run in json.loads(each.runs))
+    reference = next((run for run in earlier if named and run["name"] == named[1]), None)
+    if not named or reference is None or not slide.runs:
+        return slide
+    (own,) = json.loads(slide.runs)
+    both = [reference | {"overlay": False}, own | {"name": named[2]}]
+    return replace(slide, runs=json.dumps(both, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c"))
 
 
 def _room_question(body: str) -> str:
@@ -162,7 +185,7 @@ def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[s
     sentence = str(data.get("text/plain", ""))
     about = output.get("metadata", {}).get("labkit", {})
     title = _NUMBER.sub("", title)
-    question = answer = room = ""
+    question = answer = compared = room = ""
     if "prediction" in about:
         sentence = sentence.partition("\n")[2]
         if not sentence:  # no figure waited for this guess
@@ -182,10 +205,18 @@ def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[s
         picture = "".join(data["image/png"].split())
         html = f'<img src="data:image/png;base64,{picture}" alt="{_attribute(sentence.partition(chr(10))[0])}">'
         runs = deck_data.runs(output.get("metadata", {})) or ""
-        title = title if question else _claim(runs, sentence) or title
+        title = _claim(runs, sentence) or title
+        if question and (
+            beside := _COMPARED.search(title)
+        ):  # the number is the answer's, and what it means stands by it
+            title, compared = beside["why"] or title, beside["how"]
+            title = title[:1].upper() + title[1:]
         if not runs and sentence and notes:  # a timeline too long to be live: its still is too small to read in a room
             html = f'<p class="words">{_attribute(sentence)}</p>'
-        return Slide("figure", html, title=title, question=question, answer=answer, room=room, runs=runs, notes=notes)
+        return Slide(
+            "figure", html, title=title, question=question, answer=answer, compared=compared, room=room, runs=runs,
+            notes=notes,
+        )  # fmt: skip
     return None
 
 
@@ -203,9 +234,7 @@ def _claim(runs: str, sentence: str) -> str:
         claim = sentence.rstrip().rpartition("\n")[2].removesuffix(".")
         return claim[:1].upper() + claim[1:]
     title = str(shown[0]["title"]) if shown else ""
-    return (
-        "" if _SIZE.match(title) else title.replace("stages stand idle", "ranks stand idle")
-    )  # as its rows are called
+    return "" if _SIZE.match(title) else title
 
 
 def _no_section(html: str) -> str:

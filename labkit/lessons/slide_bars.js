@@ -8,6 +8,7 @@ const STILL = 6; // the category of time in which a rank stands still (labkit/wi
 const NAMED = -1; // that of brackets, where nothing else says what a rank does
 const SEEN = 10; // pixels of a bar that a room asks about
 const MOST_WORDS = 3; // of one colour
+const BRIEF = 50; // pixels under which a barrier that all ranks begin with is left out, with what is before it
 const SLIDE_FONT = 'system-ui, "Helvetica Neue", Arial, sans-serif';
 const pen = document.createElement("canvas").getContext("2d");
 
@@ -23,15 +24,15 @@ const rectOf = (x, y, wide, high, look) =>
 const textOf = (x, y, words, size, look = "") =>
   `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" font-size="${size}" ${look}>${escaped(words)}</text>`;
 
-/** Lines over a bar in which a rank stands still: no pattern, which a browser prints as a picture. */
+/** Lines over a bar in which a rank stands still, as far apart as a schedule's; a pattern is printed as a picture. */
 function hatch(x, y, wide, high, colour) {
   const lines = [];
-  for (let from = -high; from < wide; from += 13) {
+  for (let from = -high; from < wide; from += 15) {
     const [a, b] = [Math.max(from, 0), Math.min(from + high, wide)];
     const [low, top] = [a, b].map((at) => `${(x + at).toFixed(1)} ${(y + high - (at - from)).toFixed(1)}`);
     lines.push(`M${low}L${top}`);
   }
-  return `<path d="${lines.join("")}" stroke="${colour}" stroke-width="2.5"/>`;
+  return `<path d="${lines.join("")}" stroke="${colour}" stroke-width="1.8"/>`;
 }
 
 /** Bars of a row: [begin, end, category, event]. */
@@ -45,12 +46,54 @@ function barsOf({ segmentStart, segmentEnd, segmentCategory, owner }, row) {
 function wordOf(run, category, event, blue) {
   const name = run.labels[run.label[event]][0].replace(/ \d+$/, ""); // "load 3" is a load
   if (category === STILL) return "waits";
-  if (category === 0) return blue;
+  if (category === 0) return /^add_?$/.test(name) ? "add" : blue;
   const short = name
     .replaceAll("_", "-")
     .replace("-into-tensor", "")
     .replace(/-tensor$/, "");
   return [NAMED, 3].includes(category) || category > 7 ? short : run.categories[category][0];
+}
+
+/** Whether a run's ranks are the stages of a pipeline. */
+const isPipeline = (run) => /stages stand idle/.test(run.title);
+
+/** What a pipeline's stages run and when, as schedules name it: "0" is a forward, "B0" a backward. */
+function worksOf(run, rank) {
+  const rows = isPipeline(run) ? run.rows.filter((row) => row.rank === rank && row.lane === 3) : [];
+  return rows
+    .flatMap((row) => barsOf(run, row))
+    .map(([begin, end, , event]) => [begin, end, run.labels[run.label[event]][0].replace(/^F(\d+)$/, "$1")]);
+}
+
+/** Pieces of one work as one bar. */
+function merged(bars) {
+  const whole = [];
+  for (const bar of bars) {
+    const last = whole.at(-1);
+    if (last?.words === bar.words && bar.a - last.b < 2) last.b = bar.b;
+    else whole.push({ ...bar });
+  }
+  return whole;
+}
+
+/** When a rank is past the barrier that its run begins with, where that takes few pixels; else 0. */
+function begunOf(run, rank, x) {
+  const rows = run.rows.filter((row) => row.rank === rank && row.lane === 1);
+  const [first] = rows.flatMap((row) => barsOf(run, row));
+  const isBarrier = first && run.labels[run.label[first[3]]][0] === "barrier";
+  const end = isBarrier ? run.end[first[3]] : 0;
+  return x(end) - x(0) < BRIEF ? end : 0;
+}
+
+/** The time between bars of a stage, from one pixel to another. */
+function idleBetween(bars, from, to) {
+  const idle = [];
+  let at = from;
+  for (const { a, b } of [...bars, { a: to, b: to }]) {
+    if (a - at > 3) idle.push({ a: at, b: a, category: STILL, words: "idle" });
+    at = Math.max(at, b);
+  }
+  return idle;
 }
 
 class Drawing {
@@ -78,18 +121,26 @@ class Drawing {
 
   /** A track of a rank from y on, between two times of which the first is at `left`. */
   track(run, rank, lanes, { x, y, high, from, to }) {
-    const all = [];
+    let all = [];
+    const works = worksOf(run, rank);
+    const begun = begunOf(run, rank, x);
     for (const lane of lanes) {
       for (const row of run.rows.filter((each) => each.rank === rank && each.lane === lane)) {
-        const bars = barsOf(run, row).filter(([begin, end]) => end > from && begin < to);
+        const bars = barsOf(run, row).filter(([begin, end]) => end > Math.max(from, begun) && begin < to);
         for (const [begin, end, category, event] of bars) {
           const [a, b] = [x(Math.max(begin, from)), x(Math.min(end, to))];
-          const words = wordOf(run, lane === 3 ? NAMED : category, event, this.blue);
+          const work = works.find(([begins, ends]) => begins <= begin && end <= ends);
+          const words = work?.[2] ?? wordOf(run, lane === 3 ? NAMED : category, event, this.blue);
           all.push({ a, b, y, high, category: lane === 3 ? NAMED : category, words });
         }
       }
     }
     all.sort((one, other) => one.a - other.a);
+    if (isPipeline(run)) {
+      all = merged(all.filter(({ category }) => category !== STILL));
+      all.push(...idleBetween(all, x(from), x(to)).map((each) => ({ ...each, y, high })));
+      all.sort((one, other) => one.a - other.a);
+    }
     all.forEach((bar) => this.bar(bar));
     this.nameBars(all);
   }
@@ -138,8 +189,15 @@ class Drawing {
 
   /** What every colour means, where a bar leaves one open: entries of [words, category]. */
   key() {
+    if (this.state.runs.every(isPipeline)) {
+      const letters = { forward: "0", backward: "B0" };
+      const names = this.state.runs[0].categories.map(([name]) => (name === "compute" ? "forward" : name));
+      const drawn = [...new Set([...this.seen.values()].map(([category]) => category))].sort((a, b) => a - b);
+      const all = drawn.filter((category) => category !== STILL && letters[names[category]]);
+      return [...all.map((each) => [names[each], [each], letters[names[each]]]), ["idle", [STILL], ""]];
+    }
     const most = Math.max(...[...this.seen.values()].map(([, wide]) => wide), 1);
-    const drawn = [...this.seen].filter(([, [, wide]]) => wide > 0.004 * most);
+    const drawn = [...this.seen].filter(([, [, wide]]) => wide > 0.015 * most);
     if (drawn.every(([words]) => this.named.has(words) && !this.untold.has(words))) return [];
     const byColour = new Map();
     for (const [words, [category]] of drawn) byColour.set(category, [...(byColour.get(category) ?? []), words]);
@@ -155,14 +213,18 @@ class Drawing {
     const wideIn = (size) => entries.reduce((sum, [words]) => sum + 92 + widthIn(words, size), 0);
     const size = sizes.find((each) => wideIn(each) < this.width + 40) ?? sizes.at(-1);
     let x = 4;
-    for (const [words, [category]] of entries) {
+    for (const [words, [category], letters] of entries) {
       const isStill = category === STILL;
       this.add(rectOf(x, y - 24, 40, 28, `fill="${isStill ? band : this.colourOf(category)}"`));
       if (isStill) this.add(hatch(x, y - 24, 40, 28, colours[STILL]));
+      if (letters) {
+        const look = `text-anchor="middle" fill="${this.state.theme.onBar[category]}"`;
+        this.add(textOf(x + 20, y - 1, letters, 25, look));
+      }
       this.add(textOf(x + 52, y, words, size, `fill="${this.ink}"`));
       x += 92 + widthIn(words, size);
     }
   }
 }
 
-globalThis.slideBars = { NAMES, WORDS, TICKS, STILL, Drawing, barsOf, escaped, hatch, rectOf, textOf, widthIn };
+globalThis.slideBars = { NAMES, WORDS, TICKS, STILL, Drawing, barsOf, escaped, isPipeline, rectOf, textOf, widthIn };

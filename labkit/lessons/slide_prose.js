@@ -1,13 +1,15 @@
 // Prose on slides: as large as its slide lets it be, titles whole, and an exercise's clock.
 
 const LOWEST = 690; // how far down it may reach, in a slide's pixels
-const LARGEST = 80; // pixels of its letters where it is all that an exercise says; elsewhere 64
+const BODY = 52; // pixels of its letters, on every slide that has room for them; no text is louder than its title
 
 /** What of a slide of prose fills it: how far down that reaches, and whether a line is cut off. */
 function partsOf(section) {
   const foot = section.querySelector(":scope > .about");
   const parts = [...section.children].filter((each) => !each.matches("aside, .about, .about ~ .countdown"));
-  const wide = [...section.querySelectorAll("pre, table, pre code, h1, h2, h3, p:not(.about, .countdown), li")];
+  const wide = [
+    ...section.querySelectorAll("pre, table, pre code, h1, h2, h3, p:not(.about, .countdown), li, li > code"),
+  ];
   const lowest = foot ? foot.offsetTop - 24 : LOWEST;
   const down = () => Math.max(...parts.map((each) => each.offsetTop + each.offsetHeight));
   const cut = () => wide.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
@@ -34,7 +36,7 @@ function spread(section, { parts, lowest, down, fits }) {
     largest(steps(2.1, 1.35, -0.15), style("--line-height", ""), fits);
   }
   const kept = parts.at(-1).matches(".ask") ? 60 : 0;
-  if (has("table")) largest(steps(46, 6, -2), style("--cell", "px"), () => down() <= lowest - kept);
+  if (has("table")) largest(steps(40, 6, -2), style("--cell", "px"), () => down() <= lowest - kept);
 }
 
 /** Let a question at the foot of a slide take what is left of it, in letters as large as that lets them be. */
@@ -55,19 +57,21 @@ globalThis.grow = (section) => {
   section.dataset.names = "whole"; // of a table's rows, each in one line if letters stay large
   const table = section.querySelector(":scope > table");
   const isEven = () => held.fits() && table.rows[0].offsetHeight < 3.5 * parseFloat(getComputedStyle(table).fontSize);
-  if (!table || !largest(steps(60, 44, -2), set, isEven)) {
+  if (!table || !largest(steps(BODY, 44, -2), set, isEven)) {
     delete section.dataset.names;
-    const most = section.matches(".exercise") ? LARGEST : 64;
-    largest(steps(table || section.querySelector(":scope > pre") ? 52 : most, 26, -2), set, held.fits);
+    largest(steps(BODY, 26, -2), set, held.fits);
   }
   spread(section, held);
-  if (section.matches(".exercise") && parts[1]) parts[1].style.marginTop = `${Math.max(0, lowest - down()) * 0.4}px`;
   if (parts.at(-1).matches(".ask")) enlargeQuestion(parts.at(-1), held);
   const items = [...section.querySelectorAll(":scope > :is(ul, ol) > li")];
   const left = lowest - down();
   if (left > 40 && items.length > 1) {
     const more = Math.min((left * 0.85) / items.length, 72);
     items.forEach((each) => (each.style.marginBottom = `${8 + more}px`));
+  }
+  // What is then left is shared above and below.
+  if (parts[1] && !section.querySelector(":scope > h1")) {
+    parts[1].style.marginTop = `${Math.max(0, lowest - down()) * 0.4}px`;
   }
 };
 

@@ -62,14 +62,17 @@ globalThis.fillStory = (live, high) => {
   const room = { wide: stage.clientWidth, high: high - (live.scrollHeight - stage.offsetHeight) };
   live.style.setProperty("--story-high", `${room.high}px`);
   set(1);
-  const before = meetings(svg);
+  zoom(live, svg, room);
+  const before = meetings(svg); // as large as the drawing is then
   const window = globalThis.printing ? 1 : Reveal.getScale();
+  const sizes = [...svg.querySelectorAll("text")].map((each) => parseFloat(getComputedStyle(each).fontSize));
+  const drawn = Math.max(DRAWN, Math.min(...sizes)); // a frame drawn for a room needs less
   const tried = (pixels) => {
     set(1);
     zoom(live, svg, room);
     for (let k = 0; k < 2; k++) {
       const seen = svg.querySelector("text").getScreenCTM().a / window;
-      set(Math.max(1, pixels / (DRAWN * seen))); // and then all is wider
+      set(Math.max(1, pixels / (drawn * seen))); // and then all is wider
       zoom(live, svg, room);
     }
     return [...meetings(svg)].every((each) => before.has(each));

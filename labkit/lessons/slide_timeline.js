@@ -67,9 +67,8 @@ function memoryOf(drawing, run, { rank, y, high }, x, most) {
 }
 
 /** One run's ranks below each other, from `top` on. */
-function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasMemory }) {
+function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasMemory, shown }) {
   const run = drawing.state.runs[number];
-  const shown = ranks.ranksOf(drawing.state, number, drawing.most);
   const tracks = ranks.tracksOf(
     run,
     shown.map(({ rank }) => rank),
@@ -81,15 +80,11 @@ function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasM
     const room = each - (hasMemory ? MEMORY + 4 : 0);
     const one = (room - 4 * (tracks.length - 1)) / tracks.length;
     drawing.add(bars.rectOf(x(from), y, x(to) - x(from), room, `fill="${drawing.state.theme.band}"`));
-    if (/idle/.test(run.title)) {
-      drawing.add(bars.hatch(x(from), y, x(to) - x(from), room, drawing.state.theme.colours[bars.STILL]));
-    }
     tracks.forEach((lanes, k) => drawing.track(run, rank, lanes, { x, y: y + k * (one + 4), high: one, from, to }));
     if (hasMemory) memoryOf(drawing, run, { rank, y, high: each }, x, most);
     if (!hasNames) continue;
-    drawing.add(
-      bars.textOf(left, y + Math.min(room / 2 + 12, room), `rank ${rank}`, bars.NAMES, `fill="${drawing.ink}"`),
-    );
+    const name = `${bars.isPipeline(run) ? "stage" : "rank"} ${rank}`;
+    drawing.add(bars.textOf(left, y + Math.min(room / 2 + 12, room), name, bars.NAMES, `fill="${drawing.ink}"`));
     if (more) drawing.add(bars.textOf(left, y + each + 32, more, bars.TICKS, `fill="${drawing.quiet}"`));
   }
   return places;
@@ -103,9 +98,9 @@ function movedIn(run, rank, event) {
 }
 
 /** Messages between ranks that are shown, where there are few: [from event, to event, from rank, to rank]. */
-function arrowsOf({ state, most }) {
-  const [run] = state.runs;
-  const shown = new Set(ranks.ranksOf(state, 0, most).map(({ rank }) => rank));
+function arrowsOf(drawing) {
+  const [run] = drawing.state.runs;
+  const shown = new Set(drawing.shown[0].map(({ rank }) => rank));
   const rankOf = (event) => run.rows.find(({ first, last }) => event >= first && event < last)?.rank;
   const arrows = [];
   run.flow_from?.forEach((source, f) => arrows.push([source, run.flow_to[f], rankOf(source), rankOf(run.flow_to[f])]));
@@ -132,9 +127,9 @@ function drawAxis(drawing, run, x, y) {
   const length = run.span;
   const power = 10 ** Math.floor(Math.log10(length / 5));
   const step = [1, 2, 5, 10].map((digit) => digit * power).find((each) => each >= length / 5);
-  const [, size] = UNITS.find(([, each]) => length >= each) ?? UNITS.at(-1);
+  const [unit, size] = UNITS.find(([, each]) => length >= each) ?? UNITS.at(-1);
   const end = timeWords(length);
-  const free = x(length) - bars.widthIn(end, LENGTHS, 650) - 70;
+  const free = x(length) - bars.widthIn(end, LENGTHS, 650) - 90;
   const { theme } = drawing.state;
   for (let tick = 0; x(tick) < free; tick += step) {
     drawing.add(bars.rectOf(x(tick) - 1, y, 2, 10, `fill="${theme.quiet}"`));
@@ -142,7 +137,7 @@ function drawAxis(drawing, run, x, y) {
       bars.textOf(
         x(tick),
         y + 38,
-        String(Number((tick / size).toPrecision(3))),
+        tick ? `${Number((tick / size).toPrecision(3))} ${unit}` : "0",
         bars.TICKS,
         `text-anchor="middle" fill="${theme.quiet}"`,
       ),
@@ -152,10 +147,18 @@ function drawAxis(drawing, run, x, y) {
   drawing.add(bars.textOf(x(length), y + 44, end, LENGTHS, `text-anchor="end" font-weight="650" fill="${theme.ink}"`));
 }
 
+/** The ranks that are drawn of each run: of steps that all ranks do at once, three beside another run. */
+function shownOf({ state, most }) {
+  return state.runs.map((run, number) =>
+    state.runs.length > 1 && stepOf(run, 0) ? ranks.firstRanks(run, 3) : ranks.ranksOf(state, number, most),
+  );
+}
+
 /** How wide the names of ranks are, and the words for those that are not shown. */
-function namesOf({ state, most }) {
-  const widths = ({ rank, more }) => [bars.widthIn(`rank ${rank}`, bars.NAMES), bars.widthIn(more, bars.TICKS)];
-  return Math.max(...state.runs.flatMap((_, number) => ranks.ranksOf(state, number, most).flatMap(widths)));
+function namesOf({ state, shown }) {
+  const name = bars.isPipeline(state.runs[0]) ? "stage" : "rank";
+  const widths = ({ rank, more }) => [bars.widthIn(`${name} ${rank}`, bars.NAMES), bars.widthIn(more, bars.TICKS)];
+  return Math.max(...shown.flat().flatMap(widths));
 }
 
 /** One run: its key, its ranks, and below them its time. */
@@ -165,7 +168,7 @@ function drawOne(drawing, hasMemory) {
   const names = namesOf(drawing);
   const x = scaleOf(0, run.span, names + 22, width - 6 - (hasMemory ? 130 : 0));
   drawing.arrows = arrowsOf(drawing);
-  const whole = { x, from: 0, to: run.span, left: 4, hasNames: true, hasMemory };
+  const whole = { x, from: 0, to: run.span, left: 4, hasNames: true, hasMemory, shown: drawing.shown[0] };
   const places = withKey(drawing, (top) => drawRun(drawing, 0, { ...whole, top, high: height - top - 62 }));
   drawing.arrows.forEach((each) => drawArrow(drawing, places, x, each));
   drawAxis(drawing, run, x, height - 54);
@@ -196,72 +199,61 @@ function stepOf(run, rank) {
 
 /** Two runs on one axis, with their lengths at their ends; of one that is short and crowded the first step again. */
 function drawTwo(drawing) {
-  const { state, width, height } = drawing;
+  const { state, width, height, shown } = drawing;
   const left = 4;
   const longest = Math.max(...state.runs.map(({ span }) => span));
   const ends = Math.max(...state.runs.map((run) => bars.widthIn(timeWords(lastedOf(run)), LENGTHS, 650)));
   const names = namesOf(drawing);
   const x = scaleOf(0, longest, left + names + 22, width - ends - 20);
+  const steps = state.runs.map((run, number) => stepOf(run, shown[number][0].rank));
+  const isOneStepped = steps.filter(Boolean).length === 1;
   const draw = (top) => {
-    const each = (height - top - 24) / 2;
+    const weights = steps.map((step) => (step && isOneStepped ? 1.4 : 1));
+    let y = top;
     state.runs.forEach((run, number) => {
-      const y = top + number * (each + 24);
-      const end = x(run.measured?.[1] ?? run.span);
+      const each = ((height - top - 24) * weights[number]) / (weights[0] + weights[1]);
+      const [end, from, high] = [x(run.measured?.[1] ?? run.span), y + 46, each - (steps[number] ? 56 : 48)];
       if (number) drawing.add(bars.rectOf(0, y - 14, width, 2, `fill="${drawing.quiet}"`));
       drawing.add(bars.textOf(left, y + 32, run.name, bars.NAMES, `font-weight="650" fill="${drawing.ink}"`));
-      const places = drawRun(drawing, number, {
-        top: y + 46,
-        high: each - 48,
-        x,
-        from: 0,
-        to: run.span,
-        left,
-        hasNames: true,
-      });
-      drawing.add(bars.rectOf(end, y + 40, 3, each - 40, `fill="${drawing.ink}"`));
+      const whole = { top: from, high, x, from: 0, to: run.span, left, hasNames: true, shown: shown[number] };
+      const places = drawRun(drawing, number, whole);
       drawing.add(
-        bars.textOf(
-          end + 14,
-          y + 46 + (each - 48) / 2,
-          timeWords(lastedOf(run)),
-          LENGTHS,
-          `font-weight="650" fill="${drawing.ink}"`,
-        ),
+        bars.rectOf(end, from - 6, 3, places.at(-1).y + places.at(-1).high - from + 12, `fill="${drawing.ink}"`),
       );
-      enlarge(drawing, number, places, { x, from: end + ends + 40, top: y + 46, high: each - 48 });
+      const words = timeWords(lastedOf(run));
+      const look = `font-weight="650" fill="${drawing.ink}"`;
+      drawing.add(bars.textOf(end + 14, from + high / 2, words, LENGTHS, look));
+      if (steps[number]) {
+        nameSteps(drawing, run, steps[number][2], places, x);
+        const room = { x, from: end + ends + 40, top: from, high };
+        if (isOneStepped) enlarge(drawing, number, places, steps[number], room);
+      }
+      y += each + 24;
     });
   };
   withKey(drawing, draw);
 }
 
-/** Lines between the steps of a rank, whose bars are too narrow to be told apart, and how many steps there are. */
-function drawSteps(drawing, run, { rank, y, high }, x, count) {
-  const { theme } = drawing.state;
+/** Say below a run's bars how many steps they are. */
+function nameSteps(drawing, run, count, places, x) {
+  const { rank, y, high } = places.at(-1);
   const { last } = run.rows.find((row) => row.rank === rank && row.lane === 1);
-  const begins = Array.from({ length: count }, (_, k) => x(run.start[last - 2 * (count - k)]));
-  begins.forEach((begin) => drawing.add(bars.rectOf(begin - 1.5, y, 3, high, `fill="${theme.paper}"`)));
-  const [words, middle] = [`${count} steps`, (begins[0] + x(run.end[last - 1])) / 2];
-  const room = bars.widthIn(words, bars.WORDS) + 16;
-  drawing.words.push(bars.rectOf(middle - room / 2, y + high / 2 - 22, room, 44, `fill="${theme.paper}"`));
-  const look = `text-anchor="middle" fill="${theme.ink}"`;
-  drawing.words.push(bars.textOf(middle, y + high / 2 + 0.36 * bars.WORDS, words, bars.WORDS, look));
+  const [begin, end] = [x(run.start[last - 2 * count]), x(run.end[last - 1])];
+  const look = `text-anchor="middle" fill="${drawing.ink}"`;
+  drawing.add(`<path d="M${begin} ${y + high + 4}v7H${end}v-7" fill="none" stroke="${drawing.ink}" stroke-width="2"/>`);
+  drawing.add(bars.textOf((begin + end) / 2, y + high + 40, `${count} steps`, bars.TICKS, look));
 }
 
 /** The first step of a run whose bars are too narrow to be told apart, as wide as there is room. */
-function enlarge(drawing, number, places, { x, from, top, high }) {
-  const run = drawing.state.runs[number];
-  const step = stepOf(run, places[0].rank);
-  if (!step || drawing.width - from < 420) return;
-  const [begin, end, count] = step;
+function enlarge(drawing, number, places, [begin, end, count], { x, from, top, high }) {
+  if (drawing.width - from < 420 || x(end) - x(begin) > 3 * CROWDED) return;
   const bottom = places.at(-1).y + places.at(-1).high;
-  if (x(end) - x(begin) > 3 * CROWDED) return;
   const near = scaleOf(begin, end, from, drawing.width - 6);
   const times = Math.round((near(end) - near(begin)) / (x(end) - x(begin)));
   const words = `step 1 of ${count}, enlarged ${times} times`;
   drawing.add(bars.textOf(from, top - 14, words, bars.TICKS, `fill="${drawing.quiet}"`));
   const frame = `fill="none" stroke="${drawing.ink}" stroke-width="2"`;
-  places.forEach((place) => drawSteps(drawing, run, place, x, count));
-  drawRun(drawing, number, { top, high, x: near, from: begin, to: end, hasNames: false });
+  drawRun(drawing, number, { top, high, x: near, from: begin, to: end, hasNames: false, shown: drawing.shown[number] });
   drawing.add(bars.rectOf(x(begin), top - 4, x(end) - x(begin), bottom - top + 8, frame));
   drawing.add(
     ...[top - 4, bottom + 4].map((y) => `<path d="M${x(end)} ${y}L${from - 6} ${y}" ${frame} stroke-dasharray="6 6"/>`),
@@ -271,6 +263,7 @@ function enlarge(drawing, number, places, { x, from, top, high }) {
 /** A timeline's drawing for a slide, as SVG of this size. */
 globalThis.slideDrawing = (state, legend, size, hasMemory) => {
   const drawing = new bars.Drawing(state, legend, size);
+  drawing.shown = shownOf(drawing);
   if (state.runs.length > 1) drawTwo(drawing);
   else drawOne(drawing, hasMemory);
   const box = `viewBox="0 0 ${size.width} ${size.height}" width="${size.width}" height="${size.height}"`;

@@ -36,7 +36,7 @@ async function sketch(live, timeline, { width, height }) {
   await drawn();
   live.querySelector(".hall-timeline")?.remove();
   live.style.width = `${width}px`;
-  const size = { width, height: height - 18, most: SHOWN[state.runs.length - 1] }; // below it stands the slide's number
+  const size = { width, height: height - 34, most: SHOWN[state.runs.length - 1] }; // below it stands the slide's number
   const legend = live.querySelector(".labkit-legend").textContent;
   const hasMemory = state.memory && isOfMemory(live);
   live.insertAdjacentHTML("beforeend", globalThis.slideDrawing(state, legend, size, hasMemory));
@@ -90,11 +90,11 @@ async function shrink(live, { width, height }, scale) {
   return to;
 }
 
-/** Let a slide be titled by what its explorer shows, as that is computed now; one with a question keeps its topic. */
+/** Let a slide be titled by what its explorer shows, as that is computed now. */
 function claim(live) {
   const section = live.closest("section");
-  const [says, heading] = [live.querySelector(".lk header > :first-child"), section.querySelector("h3")];
-  if (!says || !heading || section.querySelector(".asked") || "claimed" in section.dataset) return;
+  const [says, heading] = [live.querySelector(".lk header > :first-child"), section.querySelector(".kicker, h3")];
+  if (!says || !heading || "claimed" in section.dataset) return;
   section.dataset.claimed = "";
   const follow = () => (heading.textContent = says.textContent);
   follow();
@@ -164,7 +164,8 @@ function fitPresent() {
   }
 }
 
-const growPresent = () => document.querySelectorAll("section.present:not(.figure, [data-grown])").forEach(grow);
+const growPresent = () =>
+  document.querySelectorAll("section.present:is(.prose, .exercise):not([data-grown])").forEach(grow);
 
 if (!printing) {
   const begin = () => [growPresent(), fitPresent()];

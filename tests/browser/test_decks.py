@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.py"))
 CLOCK = 72  # pixels of every exercise's countdown
 TITLE, STORY = 52, 25  # pixels of every title, and of what a story's boxes say, on a slide of 1280
+CALLED = 0.7  # of a text's letters, those of how its function is called, at least
 TEXT, LABEL = 25, 24  # of the smallest type that is read, and in a picture: a thirtieth of a slide's height
 FEW = 4  # words under a title that are none
 # Pictures whose letters are pixels, so that none can be measured here: they were looked at (tests/browser/test_decks.py
@@ -65,8 +66,13 @@ REACH = r"""() => {
   }));
   const said = (parts) => parts.map((each) => each.innerText).join(" ").trim().split(/\s+/).length;
   const words = said([...slide.querySelectorAll(":scope > :not(aside, h1, h2, h3, .about, .countdown)")]);
+  const sizeOf = (each) => parseFloat(getComputedStyle(each).fontSize);
+  const body = [...slide.querySelectorAll(":is(p:not(.ask, .guess, .countdown, .kicker), li, td)")];
+  const loudest = Math.max(0, ...body.filter((each) => !each.closest(".live")).map(sizeOf));
+  const calls = [...slide.querySelectorAll(".exercise li > code:first-child")];
+  const called = Math.min(1, ...calls.map((each) => sizeOf(each) / sizeOf(each.parentElement)));
   const clock = slide.querySelector(".about ~ .countdown button, .countdown:has(~ .about) button");
-  return {overlap, words, heading: heading?.innerText, painted: painted.length,
+  return {overlap, words, loudest, called, heading: heading?.innerText, painted: painted.length,
     clock: clock && parseFloat(getComputedStyle(clock).fontSize),
     isTitle: Boolean(slide.querySelector(":scope > :is(h1, .countdown)")), titled,
     title: heading ? parseFloat(getComputedStyle(heading).fontSize) : null,
@@ -128,6 +134,8 @@ def test_every_slide_fits_in_type_for_the_last_row_and_none_is_half_empty(opened
             poor.append((number + 1, reach))
         if reach["title"] not in (None, TITLE) or (reach["story"] or STORY) < STORY:
             poor.append((number + 1, reach))
+        if reach["called"] < CALLED or (reach["title"] and reach["loudest"] > TITLE):
+            poor.append((number + 1, reach))
         empty = reach["drawn"] < 0.6 * HEIGHT or (reach["prose"] and reach["down"] < 0.6 * HEIGHT)
         empty |= reach["prose"] and not reach["isTitle"] and reach["words"] < FEW
         small = reach["painted"] > 0 and reach["heading"] not in LOOKED_AT  # who paints letters has them unmeasured
@@ -160,13 +168,13 @@ def test_an_explorer_comes_after_its_question_and_moves_in_a_slide(opened: Any, 
     opened.goto(deck("09_schedules", tmp_path))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
     holders = "[...document.querySelectorAll('.slides > section')]"
-    number = opened.evaluate(f"{holders}.findIndex((slide) => slide.querySelector('.fragment svg'))")
+    number = opened.evaluate(f"{holders}.findIndex((slide) => slide.matches('.asking'))")
     assert number > 0
     opened.evaluate(f"Reveal.slide({number})")
     figure = opened.locator("section.present .labkit-figure")
-    assert not figure.is_visible()  # the slide asks for a guess first
-    while opened.evaluate("Reveal.availableFragments().next"):
-        opened.keyboard.press("PageDown")
+    assert not figure.count()  # the slide asks for a guess first
+    opened.keyboard.press("PageDown")
+    figure.wait_for()
     before = figure.inner_html()
     figure.locator("button").nth(2).click()
     shown = "document.querySelector('section.present .labkit-figure').innerHTML"
@@ -256,8 +264,7 @@ def test_a_question_is_a_title_its_answer_as_large_and_a_short_timeline_fills_it
     opened.evaluate(f"Reveal.slide({of}, 0, 99)")
     opened.wait_for_function(ALIVE)
     slide = opened.locator("section.present")
-    slide.locator(".guess").wait_for(state="hidden")  # the question takes a moment to go
-    assert slide.locator(".asked .kicker").inner_text().endswith("?")
+    assert slide.locator(".asked .kicker").inner_text().startswith("Computation hides ")
     answer = slide.locator(".asked h3")
     assert re.fullmatch(r"[\d.]+ ms", answer.inner_text())
     assert answer.evaluate("(each) => parseFloat(getComputedStyle(each).fontSize)") > TITLE
@@ -290,21 +297,19 @@ def test_a_question_comes_alone_and_two_runs_show_two_ranks_each_as_large_as_the
 ) -> None:
     opened.goto(deck("02_ring_all_reduce", folder))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
-    of = "[...document.querySelectorAll('.slides > section')].findIndex((each) => each.querySelector('.asked'))"
-    opened.evaluate(f"Reveal.slide({of}, 0, -1)")
+    of = "[...document.querySelectorAll('.slides > section')].findIndex((each) => each.matches('.asking'))"
+    opened.evaluate(f"Reveal.slide({of})")
     slide = opened.locator("section.present")
-    opened.wait_for_function("document.querySelector('section.present .guess')?.checkVisibility()")
-    assert not slide.locator(".asked h3").is_visible() and not slide.locator(".picture").is_visible()
-    opened.evaluate(f"Reveal.slide({of}, 0, 99)")
+    assert slide.inner_text().splitlines()[-1] == "How many times longer do eight ranks take than four?"
+    opened.keyboard.press("PageDown")
     opened.wait_for_function(ALIVE)
-    slide.locator(".guess").wait_for(state="hidden")  # the question takes a moment to go
-    assert slide.locator(".asked h3").inner_text() == "2.3 times"
+    assert slide.locator(".asked").inner_text().split("\n\n") == ["Bytes queue at rank 0", "2.3 times as long"]
     live = slide.locator(".live")
     words = live.locator(".hall-timeline text").all_text_contents()
     assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 3", "rank 0", "rank 7"]
     assert {"353 µs", "797 µs", "2 more", "6 more"} <= set(words) and "collective" not in words
     key = live.locator(".hall-timeline text[y='34.0']").all_text_contents()
-    assert key == ["compute", "barrier", "send", "receive", "waits"]  # every colour, also those that bars name
+    assert key == ["add", "send", "receive", "waits"]  # every colour, also those that bars name; no barrier is drawn
     sizes = dict(
         live.locator(".hall-timeline text").evaluate_all(
             "(all) => all.map((each) => [each.textContent, parseFloat(getComputedStyle(each).fontSize)])"
@@ -313,30 +318,73 @@ def test_a_question_comes_alone_and_two_runs_show_two_ranks_each_as_large_as_the
     assert min(sizes["353 µs"], sizes["797 µs"]) >= 40 and min(sizes.values()) >= HEIGHT / 26
 
 
-# Of each rectangle in the bars of a rank that is crowded, left of where its first step is drawn again: its colour.
+# Of each rectangle in the bars of the first rank that is drawn in steps, left of where the first is drawn again: its
+# colour; and whether a word stands on a bar of these.
 STEPS = """() => {
   const all = [...document.querySelectorAll("section.present .hall-timeline > *")];
-  const words = all.find((each) => each.textContent === "14 steps");
-  const [x, y] = ["x", "y"].map((name) => Number(words.getAttribute(name)));
   const of = (each, name) => Number(each.getAttribute(name));
-  return all.filter((each) => each.matches("rect") && of(each, "y") < y && of(each, "y") + of(each, "height") > y &&
-    Math.abs(of(each, "x") - x) < 110 && of(each, "width") < 12).map((each) => each.getAttribute("fill"));
+  const bracket = all.find((each) => each.textContent === "14 steps");
+  const begins = all.find((each) => each.textContent === "ring");
+  const isOwn = (each) => of(each, "y") > of(begins, "y") && of(each, "y") < of(bracket, "y");
+  const isBar = (each) => each.matches("rect") && each.getAttribute("fill") !== "none" && of(each, "width") > 3.5;
+  const bars = all.filter((each) => isBar(each) && isOwn(each) && of(each, "width") < 12);
+  const first = bars.filter((each) => of(each, "y") === Math.min(...bars.map((bar) => of(bar, "y"))));
+  const covered = bars.some((each) => of(each, "y") + of(each, "height") > of(bracket, "y") - 26);
+  return [first.map((each) => each.getAttribute("fill")), covered];
 }"""
 
 
-@pytest.mark.in_turn
-def test_steps_too_narrow_to_be_told_apart_have_all_their_colours(opened: Any, folder: Path) -> None:
-    opened.goto(deck("02_ring_all_reduce", folder))
-    opened.wait_for_function("window.Reveal && Reveal.isReady()")
-    asked = "How many times faster is the ring than going through rank 0?"
+def at_answer(page: Any, question: str) -> None:
+    """Go to the slide that answers a question."""
+    page.wait_for_function("window.Reveal && Reveal.isReady()")
     slides = "[...document.querySelectorAll('.slides > section')]"
-    of = f"{slides}.findIndex((each) => each.querySelector('.asked')?.textContent.includes('{asked}'))"
-    opened.evaluate(f"Reveal.slide({of}, 0, 99)")
-    opened.wait_for_function(ALIVE)
-    colours = opened.evaluate(STEPS)
+    asks = f"(each) => each.matches('.asking') && each.textContent.includes('{question}')"
+    page.evaluate(f"Reveal.slide({slides}.findIndex({asks}) + 1)")
+    page.wait_for_function(ALIVE)
+
+
+@pytest.mark.in_turn
+def test_three_ranks_of_a_ring_show_their_steps_in_all_their_colours_and_the_first_again_by_name(
+    opened: Any, folder: Path
+) -> None:
+    opened.goto(deck("02_ring_all_reduce", folder))
+    at_answer(opened, "How many times faster is the ring than going through rank 0?")
+    colours, covered = opened.evaluate(STEPS)
     state = "document.querySelector('section.present .labkit-timeline').labkit.state"
     theme, kinds = opened.evaluate(f"[{state}.theme.colours, {state}.runs[1].categories]")
     meant = {kind[0]: colours.count(theme[k]) for k, kind in enumerate(kinds)}
     assert [meant[kind] for kind in ("send", "receive", "compute")] == [14, 14, 7]  # it adds in the first half
-    ranks = opened.locator("section.present .hall-timeline text").all_text_contents()
-    assert [each for each in ranks if each.startswith("rank ")] == ["rank 0", "rank 7", "rank 0"]
+    assert not covered and not meant["collective"]
+    words = opened.locator("section.present .hall-timeline text").all_text_contents()
+    assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 7", "rank 0", "rank 1", "rank 2"]
+    assert words.count("add") == words.count("receive") == 4 and "5 more alike" in words  # once in the key
+
+
+@pytest.mark.in_turn
+def test_a_run_to_be_found_out_stands_below_the_one_it_is_slower_than(opened: Any, folder: Path) -> None:
+    opened.goto(deck("02_ring_all_reduce", folder))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    slides = "[...document.querySelectorAll('.slides > section')]"
+    opened.evaluate(f"Reveal.slide({slides}.findIndex((each) => /Why is one ring slower/.test(each.innerHTML)))")
+    opened.wait_for_function(ALIVE)
+    words = opened.locator("section.present .hall-timeline text").all_text_contents()
+    names = [each for each in words if "ring" in each or each.endswith("µs")]
+    assert names[:2] == ["ring", "225 µs"] and names[2] == "a colleague's ring"
+    assert float(names[3].split()[0]) > 1.8 * 225
+    assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 1", "rank 2"] * 2
+
+
+@pytest.mark.in_turn
+def test_a_pipelines_timeline_has_the_words_of_its_schedules(opened: Any, folder: Path) -> None:
+    opened.goto(deck("08_pipeline", folder))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    of = "[...document.querySelectorAll('.slides > section')].findIndex((each) => each.querySelector('canvas'))"
+    opened.evaluate(f"Reveal.slide({of})")
+    opened.wait_for_function(ALIVE)
+    assert "stages stand idle 75" in opened.locator("section.present h3").inner_text()
+    words = opened.locator("section.present .hall-timeline text").all_text_contents()
+    counts = {name: words.count(name) for name in ("0", "B0", "idle", "waits", "forward", "backward")}
+    # Each stage's forward and backward and the key's; 0 also begins the axis; the first and last stage idle once less.
+    assert counts == {"0": 6, "B0": 5, "idle": 10, "waits": 0, "forward": 1, "backward": 1}
+    assert [each for each in words if each.startswith(("stage", "rank"))] == [f"stage {stage}" for stage in range(4)]
+    assert "5 s" in words and "23.7 s" in words

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from markupsafe import escape
 
 import labkit
 from labkit.checks import predictions
@@ -45,10 +46,7 @@ def test_every_exercise_and_every_tagged_cell_is_a_slide(ring: tuple[Lesson, lis
     lesson, slides = ring
     assert [slide.exercise for slide in slides if slide.exercise] == [each.id for each in lesson.exercises]
     tagged = [cell for cell in lesson.cells if {"slide", "slide-only"} & set(cell.tags)]
-    asked_below_a_run = [slide.title for slide in slides if slide.asks]
-    stands = [
-        cell.student_source for cell in tagged if not cell.student_source.startswith(f"## {asked_below_a_run[0]}")
-    ]
+    stands = [cell.student_source for cell in tagged if not cell.student_source.startswith("## Right, and slow")]
     assert [slide.body for slide in slides if slide.kind == "prose"] == stands and len(tagged) == len(stands) + 1
     assert slides[0].body.startswith("# 02 Ring all-reduce")
 
@@ -82,8 +80,7 @@ def test_a_picture_that_is_too_fine_for_a_room_is_no_slide(ring: tuple[Lesson, l
         replace(each, tags=(*each.tags, "no-slide")) if each.kind == "code" else each for each in lesson.cells
     )
     without = lesson_slides(replace(lesson, cells=cells), notebook)
-    asked = next(each for each in slides if each.asks)  # without its run it is a slide of its own
-    bodies = [each.body for each in without if not each.body.startswith(f"## {asked.title}")]
+    bodies = [each.body for each in without if not each.body.startswith("## Right, and slow")]  # no run to stand with
     assert bodies == [each.body for each in slides if each.kind != "figure"] and len(without) == len(bodies) + 1
 
 
@@ -100,6 +97,13 @@ def test_an_exercise_is_told_with_what_its_docstring_asks_and_without_an_answer(
     (slide,) = (slide for slide in ring[1] if slide.exercise == "chunk_bounds")
     (asked,) = (note for note in slide.notes if note.startswith("`chunk_bounds`"))
     assert "numel: Number of elements" in asked and "return" not in asked
+
+
+def test_a_short_task_goes_on_with_the_next_sentence_of_its_docstring(ring: tuple[Lesson, list[Slide]]) -> None:
+    bodies = {slide.exercise: slide.body for slide in ring[1] if slide.exercise}
+    assert "chunks. Steps 0 to N-2 are the reduce-scatter, steps N-1 to 2N-3 the all-gather.\n" in bodies["ring_plan"]
+    assert "Args" not in "".join(bodies.values())  # and where the next is about what is given, nothing follows
+    assert re.search(r"in a ring\.\n\n\*\*5 minutes", bodies["ring_sum"])
 
 
 def test_the_slide_of_what_is_written_asks_its_question() -> None:
@@ -122,11 +126,13 @@ def test_a_kept_timeline_holds_its_columns_and_no_line_of_code(ring: tuple[Lesso
 def test_a_picture_is_titled_by_what_it_shows_and_a_comparison_is_shown_once(ring: tuple[Lesson, list[Slide]]) -> None:
     titles = [slide.title for slide in ring[1] if slide.kind == "figure"]
     assert any(title.startswith("Rank 0 works; ") for title in titles)
+    assert {"Bytes queue at rank 0", "Bytes no longer queue at rank 0"} <= set(titles)
     assert not [title for title in titles if re.match(r"Exercise \d", title)]
     both = [slide.runs for slide in ring[1] if slide.runs and len(json.loads(slide.runs)) > 1]
-    assert len(both) == len(set(both)) == 2
-    asked = {slide.question: slide.answer for slide in ring[1] if slide.question}
-    assert asked["How many times faster is the ring than going through rank 0?"] == "3.5 times"
+    assert len(both) == len(set(both)) == 3  # and the ring beside one that is slower
+    asked = {slide.question: f"{slide.answer} {slide.compared}" for slide in ring[1] if slide.question}
+    assert asked["How many times faster is the ring than going through rank 0?"] == "3.5 times faster"
+    assert asked["How many times longer do eight ranks take than four?"] == "2.3 times as long"
     assert re.search(r'"timeline-\d+"\), .*\);', deck_html(ring[1], "Ring"))
 
 
@@ -135,12 +141,14 @@ def test_a_recorded_run_is_titled_by_what_the_room_is_asked_and_not_by_what_the_
 ) -> None:
     at = next(at for at, slide in enumerate(ring[1]) if slide.exercise == "slow_ring")
     run = ring[1][at - 1]
-    assert run.title == "Right, and twice as slow"  # what is said of it, and not what it says of itself
-    assert run.asks == "**How many links carry bytes at once?**"
+    assert run.title == "Why is one ring slower?"  # what is asked of it, and not what it says of itself
+    assert [each["name"] for each in json.loads(run.runs)] == ["ring", "a colleague's ring"]
     assert any("It never hangs" in note and "takes about twice as long" in note for note in run.notes)
-    html = deck_html([run], "Ring")
+    lesson = load(SOLUTIONS / "15_planner.py")
+    slides = lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "15_planner.ipynb"))
+    html = deck_html([next(each for each in slides if each.asks)], "Planner")
     asks, picture = html.index('<div class="asks">'), html.index('<div class="picture">')
-    assert html.index("Right, and twice as slow") < asks < picture
+    assert html.index("The slowest stage sets the pace</h3>") < asks < picture
 
 
 def test_a_slide_between_a_question_and_its_answer_is_not_what_is_asked() -> None:
@@ -203,6 +211,31 @@ def test_a_question_with_several_answers_is_a_list_and_its_number_stands_in_the_
     assert bodies["twice_the_ranks"].count("2.6") == 1
 
 
+def _cells(slides: list[Slide], words: str) -> list[list[str]]:
+    """Return the rows of the table on the slide that has these words, but for its head."""
+    (body,) = (slide.body for slide in slides if words in slide.body)
+    rows = [line.strip("| ").split(" | ") for line in body.splitlines() if line.startswith("|")]
+    return rows[2:]
+
+
+def test_numbers_in_a_deck_s_tables_are_those_of_its_formulas(ring: tuple[Lesson, list[Slide]]) -> None:
+    for row in _cells(ring[1], "Every rank sends less than 2B"):
+        ranks = int(row[0].replace(",", ""))
+        root, own = (float(cell.removesuffix(" MB").replace(",", "")) for cell in row[1:])
+        assert root == 2 * (ranks - 1) * 100 and own == round(200 * (ranks - 1) / ranks, 1) < 200
+    lesson = load(SOLUTIONS / "08_pipeline.py")
+    slides = lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "08_pipeline.ipynb"))
+    bubbles = _cells(slides, "More microbatches, a smaller bubble")
+    for row in bubbles:
+        stages = int(row[0].split()[0])
+        counts = [(stages - 1) / (microbatches + stages - 1) for microbatches in (1, 4, 8, 16, 32)]
+        assert row[1:] == [f"{100 * each:.0f} %" for each in counts]
+    drawn = [re.search(r"(\d+ %) of the time and hold up to (\d)", note) for slide in slides for note in slide.notes]
+    told = {each[2]: each[1] for each in drawn if each}
+    shares = {row[0]: row[1:] for row in bubbles}
+    assert told == {"1": shares["3 stages"][0], "8": shares["4 stages"][2]}  # what figures show stands in the table
+
+
 @pytest.mark.in_turn
 @pytest.mark.parametrize("source", sorted(SOLUTIONS.glob("[0-9][0-9]_*.py")), ids=lambda path: path.stem)
 def test_hardly_a_slide_leaves_its_speaker_without_a_word(source: Path) -> None:
@@ -212,6 +245,10 @@ def test_hardly_a_slide_leaves_its_speaker_without_a_word(source: Path) -> None:
     for slide in slides:
         if slide.kind == "exercise":
             assert slide.body.count("\n\n") >= 2 and "\n\n\n" not in slide.body, slide.body
+    sections = deck_html(slides, lesson.title).split("<section class=")
+    for slide in slides:
+        asking = [each for each in sections if slide.question and escape(slide.question) in each.partition("<aside")[0]]
+        assert not any(f">{slide.answer}" in each for each in asking) and len(asking) == bool(slide.question)
 
 
 def test_a_workshop_stops_a_lesson_at_its_last_exercise(ring: tuple[Lesson, list[Slide]]) -> None:
@@ -297,7 +334,7 @@ def test_a_figure_behind_a_guess_is_a_question_first_and_comes_with_what_was_fou
     assert slide.answer == "30 ms"  # and no word of what the lesson's author guessed
     assert slide.body.startswith('<div class="labkit-figure"') and slide.notes == [figure.sentence]
     shown = deck_html([slide], "A deck")
-    places = [shown.index(words) for words in ("How long", ">30 ms</h3>", '"picture fragment"', '<p class="guess')]
+    places = [shown.index(words) for words in ('<p class="guess', "How long", ">30 ms</h3>", '"picture"')]
     assert places == sorted(places)
 
 

@@ -9,14 +9,17 @@ from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.schedules import gpipe, one_f_one_b
 from labkit.units import format_percent
 from labkit.widgets.figures.sizes import within
-from labkit.widgets.language import TEXT, tint
+from labkit.widgets.language import tint
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Shape, Story, Words
 
 _FORMS = {"gpipe": gpipe, "1f1b": one_f_one_b}
-_TOP, _TALL, _CHIP, _LINE = 22, 42, 18, 24
-_KEY = 24
+_TOP, _TALL, _CHIP = 22, 42, 18
 _GRID = _TOP + _TALL + 68
-_LEFT = 78
+_ROWS = 148
+"""Pixels of all stages' rows below the stations."""
+_KEY, _LETTERS = 34, 19
+"""Of the whole step: its key's height, and the size of its letters, which a room reads."""
+_LEFT, _LEFT_WHOLE, _HELD = 78, 100, 92
 
 
 def pipeline_factory(num_stages: int = 4, num_microbatches: int = 6, schedule: str = "gpipe") -> Story:
@@ -42,7 +45,7 @@ def pipeline_factory(num_stages: int = 4, num_microbatches: int = 6, schedule: s
     frames.append(_whole(placed, turns))
     title = f"{name}: stages stand idle {empty} of the time and hold up to {held}"
     numbers = {"bubble": format_percent(placed.bubble(), 1), "most held": f"{peak:g}"}
-    return Story(title, frames, _GRID + num_stages * _LINE + 4, numbers, telling=turns)
+    return Story(title, frames, _GRID + _ROWS + 4, numbers, telling=turns)
 
 
 def _running(placed: Schedule, stage: int, time: float) -> Placed | None:
@@ -72,7 +75,9 @@ def _frame(placed: Schedule, time: int, turns: int) -> Frame:
             key, x = f"a{stage}.{microbatch}", left + at * chip
             fill = tint(microbatch)
             shapes.append(Box(key, x, _TOP + _TALL + 25, chip - 2, _CHIP, fill, str(microbatch), 11, edge="none"))
-        shapes += _row(placed, stage, time + 1, turns)
+        line, wide = _ROWS / stages, (WIDTH - _LEFT - 12) / turns
+        shapes.append(Words(12, _GRID + (stage + 0.5) * line + 4, f"stage {stage}", 12))
+        shapes += _row(placed, stage, time + 1, _GRID + stage * line, line, wide)
     stand = "stands" if idle == 1 else "stand"
     says = f"{idle} of {stages} stages {stand} empty." if idle else "every stage works."
     says = f"Turn {time + 1} of {turns}: {says}"
@@ -84,30 +89,31 @@ def _frame(placed: Schedule, time: int, turns: int) -> Frame:
 def _whole(placed: Schedule, turns: int) -> Frame:
     """Return what the title says of the whole step: how much of it each stage stood empty, and the most it kept."""
     stages = len(placed.stages)
-    line = min((_GRID + stages * _LINE - 12 - _KEY) / stages, 60)
+    line = (_GRID + _ROWS - _KEY) / stages
     shapes: list[Shape] = []
     for stage in range(stages):
-        shapes += _row(placed, stage, turns, turns, 12, line, 70)
-        y = 12 + stage * line + line / 2 + 3
-        shapes.append(Words(WIDTH - 64, y, f"holds {placed.peak(stage):g}", bold=True))
-    shapes += _key(_GRID + stages * _LINE - 12)
+        middle = stage * line + line / 2 + _LETTERS / 3
+        shapes.append(Words(4, middle, f"stage {stage}", _LETTERS))
+        shapes += _row(placed, stage, turns, stage * line, line, (WIDTH - _LEFT_WHOLE - _HELD) / turns, _LEFT_WHOLE)
+        shapes.append(Words(WIDTH - 4, middle, f"holds {placed.peak(stage):g}", _LETTERS, "end", bold=True))
+    shapes += _key(_GRID + _ROWS - _KEY + 8)
     return Frame(f"{turns} turns. A number is a microbatch's; B marks its backward.", tuple(shapes))
 
 
 def _key(y: float) -> list[Shape]:
-    """Return what colours, letters and stripes of a whole step mean, its squares from `y` - 8 on."""
-    entries = ((_LEFT, "0", "forward: 1 turn"), (_LEFT + 190, "B0", "backward: 2 turns"), (_LEFT + 400, "", "idle"))
+    """Return what colours, letters and stripes of a whole step mean, its squares from `y` on."""
+    entries = ((0, "0", "forward: 1 turn"), (222, "B0", "backward: 2 turns"), (470, "", "idle"))
     shapes: list[Shape] = []
     for x, letters, words in entries:
         fill = {"0": "forward", "B0": "backward"}.get(letters, "none")
-        edge = "ground" if letters else "line"
-        shapes.append(Box("", x, y - 8, 32, 22, fill, letters, 15, edge=edge, hatched=not letters))
-        shapes.append(Words(x + 40, y + 8, words))
+        edge, left = "ground" if letters else "line", _LEFT_WHOLE + x
+        shapes.append(Box("", left, y, 36, 24, fill, letters, _LETTERS - 2, edge=edge, hatched=not letters))
+        shapes.append(Words(left + 44, y + 18, words, _LETTERS))
     return shapes
 
 
 def _row(
-    placed: Schedule, stage: int, until: int, turns: int, top: float = _GRID, line: float = _LINE, right: float = 12
+    placed: Schedule, stage: int, until: int, top: float, line: float, wide: float, left: float = _LEFT
 ) -> list[Shape]:
     """Return what a stage has done in each turn so far, a square a turn, on the stripes of those in which it stood.
 
@@ -115,22 +121,20 @@ def _row(
         placed: The schedule.
         stage: Which.
         until: Turns that have passed.
-        turns: Of the whole step.
-        top: Where the first stage's row begins, pixels.
+        top: Where its row begins, pixels.
         line: From one row to the next.
-        right: Pixels left free beside it.
+        wide: Of a turn.
+        left: Where the first turn begins.
     """
-    is_whole = line != _LINE
-    y, wide, size = top + stage * line, (WIDTH - _LEFT - right) / turns, 15 if is_whole else 12
-    words = Words(12, y + line / 2 + 4, f"stage {stage}", TEXT if is_whole else 12)
-    shapes: list[Shape] = [words, Box("", _LEFT, y, until * wide, line - 3, edge="line", hatched=True)]
+    is_whole = left != _LEFT
+    shapes: list[Shape] = [Box("", left, top, until * wide, line - 3, edge="line", hatched=True)]
     for each in placed.stages[stage]:
         end = min(each.end, until)
         if each.start < until:
             fill = "forward" if each.op.kind == "F" else "backward"
-            x, long = _LEFT + each.start * wide, (end - each.start) * wide
-            words_in = f"B{each.op.microbatch}" if is_whole and fill == "backward" else str(each.op.microbatch)
-            shapes.append(Box("", x, y, long, line - 3, fill, words_in, size, edge="ground"))
+            x, long = left + each.start * wide, (end - each.start) * wide
+            words = f"B{each.op.microbatch}" if is_whole and fill == "backward" else str(each.op.microbatch)
+            shapes.append(Box("", x, top, long, line - 3, fill, words, _LETTERS if is_whole else 12, edge="ground"))
     return shapes
 
 

@@ -78,8 +78,8 @@ def _state(
             edge, words = "ink" if lit else "line", f"{letter(chunk)}{count}"
             box = Box(key, x0, y - side / 2, side, side, tint(chunk), words, round(cell * 0.45), edge, faint=not lit)
             shapes.append(box)
-    for line, words in enumerate(("a letter: a chunk;", "its number:", "ranks in its sum")):
-        shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 14 + 20 * line, words, 15, "middle"))
+    for line, words in enumerate(("A3: chunk A,", "a sum of", "3 ranks")):
+        shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 18 + 26 * line, words, 22, "middle"))
     return tuple(shapes)
 
 

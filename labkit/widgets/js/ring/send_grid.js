@@ -13,7 +13,7 @@ function sendTitle(s, rank, [, chunk, target, into, wrong]) {
 }
 
 /** What one rank sends in one step. */
-function gridCell(step, s, rank, { n, x, wide, tall, top, blamed }) {
+function gridCell(step, s, rank, { n, x, wide, tall, top, blamed, isStill }) {
   const sends = step.sends.filter(([source]) => source === rank);
   const held = step.before?.[rank];
   const kind = sends.map((send) => blamed.send(s, send)).find(Boolean) ?? "";
@@ -22,13 +22,16 @@ function gridCell(step, s, rank, { n, x, wide, tall, top, blamed }) {
   const words = sends.map(said).join(" ") + sign;
   const mask = sends.length && held ? (held[sends[0][1]]?.[0] ?? 0) : 0;
   const fill = sends.length ? fillOf(Math.max(sends[0][1], 0), mask, n) : "none";
-  const looks = { fill, class: kind || "edge", "data-grid": `${s}:${rank}`, "data-step": s };
+  const isWhole = isStill && mask === 2 ** n - 1; // from the last row a tint and its full colour are one
+  const style = isWhole && "stroke:#000;stroke-width:3.5";
+  const looks = { fill, class: kind || "edge", style, "data-grid": `${s}:${rank}`, "data-step": s };
   const title = sends.map((send) => sendTitle(s, rank, send)).join("; ");
   const crowded = wide < 12 && (held?.length > 10 || wide < 9);
   const size = `middle ${wide > 30 ? "small" : "tiny"}`;
+  const [inner, down] = isStill ? [6, 9] : [2, 4]; // frames stand apart
   return (
-    rect(x(s) + 1, top + rank * tall, wide - 2, tall - 2, looks, title) +
-    text(x(s) + wide / 2, top + 4 + rank * tall + tall / 2, crowded ? "" : words, size, fill !== "none" && ink(fill))
+    rect(x(s) + inner / 2, top + rank * tall, wide - inner, tall - inner, looks, title) +
+    text(x(s) + wide / 2, top + down + rank * tall + tall / 2, crowded ? "" : words, size, fill !== "none" && ink(fill))
   );
 }
 
@@ -70,20 +73,20 @@ export function sendGrid(steps, n, now, width, { split, blamed }) {
   return { svg: table(steps, n, now, { x, wide, tall, top: 26, split, blamed }), height: 34 + n * tall };
 }
 
-const [HALL, HALLS] = [300, 64]; // pixels of a slide's table, and of its ranks' names, before the slide enlarges them
+const [HALL, HALLS] = [304, 92]; // pixels of a slide's table, and of its ranks' names, before the slide enlarges them
 
 /** The same for a slide: all of its width and height, each half by its name, and what colours mean. */
 export function hallGrid(steps, n, now, width, { split, blamed }) {
   const isParted = split > 0 && split < steps.length;
   const gap = isParted ? 12 : 0;
   const wide = (width - HALLS - gap) / Math.max(steps.length, 1);
-  const [top, foot] = [56, 30];
+  const [top, foot] = [62, 34];
   const tall = (HALL - top - foot) / n;
   const x = columnsFrom(HALLS, wide, split, gap);
   const halves = isParted
-    ? text(x(0), 18, "reduce-scatter: adds up", "bold") + text(x(split), 18, "all-gather: hands on", "bold")
+    ? text(x(0) + 3, 22, "reduce-scatter", "bold") + text(x(split) + 3, 22, "all-gather", "bold")
     : "";
-  const key = "Letter: the chunk that a rank sends. Full colour: all ranks are in its sum.";
+  const key = "Letter: the chunk sent. Framed: all ranks are in its sum.";
   const svg = table(steps, n, now, { x, wide, tall, top, split, blamed, isStill: true });
-  return { svg: tag("g", { class: "hall" }, halves + svg + text(0, HALL - 6, key, "grey")), height: HALL };
+  return { svg: tag("g", { class: "hall hall-grid" }, halves + svg + text(0, HALL - 8, key)), height: HALL };
 }

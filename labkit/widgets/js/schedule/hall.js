@@ -3,18 +3,18 @@
 import { hue, ink } from "../figure/colours.js";
 import { faint, line, rect, tag, text } from "../figure/markup.js";
 import { most } from "../figure/numbers.js";
-import { axis } from "../figure/plot.js";
+import { ticks } from "../figure/units.js";
 import { ended } from "./operations.js";
 
-const HIGH = 296; // pixels of the picture, before the slide enlarges it
-const [HEAD, FOOT, APART] = [28, 26, 8];
-const LEFT = 74;
-const HELD = 52; // right of the rows
+const HIGH = 300; // pixels of the picture, before the slide enlarges it
+const [HEAD, FOOT, APART] = [25, 30, 6];
+const LEFT = 68;
+const HELD = 30; // right of the rows
 const DIGIT = 0.64; // of a size, how wide a digit is
-const AROUND = 3; // and what is free around letters
-const SIZES = [18, 16]; // of the letters in operations: 33 and 29 pixels on the slide
+const AROUND = 2; // and what is free around letters
+const SIZES = [20, 18, 16, 14, 13.3]; // of the letters in operations: 37 to 24 pixels on the slide
 const WORDS = 18;
-const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
+const [AHEAD, BACK] = [hue("forward"), hue("backward")];
 
 const sized = (pixels, more = "") => ({ style: `font-size:${pixels}px;${more}` });
 
@@ -37,8 +37,10 @@ function saidIn(all, kinds, ways) {
 
 /** A microbatch's number, with a B before it in a backward, so that print in grey tells them apart; or in none. */
 function namesOf(all) {
-  const names = { forward: saidIn(all, "F", [plain]), backward: saidIn(all, "BIW", [named]) };
-  return Object.values(names).includes(NOTHING) ? { forward: NOTHING, backward: NOTHING } : names;
+  const [forward, backward] = [saidIn(all, "F", [plain]), saidIn(all, "BIW", [named])];
+  const size = Math.min(forward.size, backward.size); // of letters that are read against each other
+  if (!size) return { forward: NOTHING, backward: NOTHING };
+  return { forward: { ...forward, size }, backward: { ...backward, size } };
 }
 
 /** One operation. */
@@ -47,9 +49,9 @@ function bar(laid, s, at, { y, tall, names, now }) {
   const [from, to] = [laid.x(start), laid.x(end)];
   const isForward = given[0] === "F";
   const wide = to - from;
-  const fill = FILL[given[0]];
+  const fill = isForward ? AHEAD : BACK;
   const hooks = { "data-op": `${s}:${given.slice(0, 2).join("")}`, "data-pick": String([laid.which, s, at]) };
-  let cell = rect(from, y, wide, tall, { fill, class: wide > 5 ? "edge" : undefined, ...hooks });
+  let cell = rect(from, y, wide, tall, { fill, class: wide > 5 && "edge", ...hooks });
   if (given[2] % 2) cell += rect(from, y + tall - 7, wide, 7, { fill: "#0005", "pointer-events": "none" });
   const { words, size } = isForward ? names.forward : names.backward;
   const fits = wide > DIGIT * size * words(given).length;
@@ -62,7 +64,7 @@ function bar(laid, s, at, { y, tall, names, now }) {
 /** How many microbatches a stage holds at most. */
 function heldBy(peak, x, y, tall) {
   const number = Number(peak.toPrecision(3));
-  return tag("g", { "data-peak": peak }, text(x, y + tall / 2 + 6.5, number, "end", sized(WORDS, "font-weight:650")));
+  return text(x, y + tall / 2 + 6.5, number, "end", { ...sized(WORDS, "font-weight:650"), "data-peak": peak });
 }
 
 /** What colours and letters mean. */
@@ -73,10 +75,27 @@ function keyOf(x, y, names) {
     text(at + 30, y, words, "", sized(16));
   const isLettered = names.backward !== NOTHING;
   return (
-    entry(x, "forward", FILL.F, isLettered && "0") +
-    entry(x + 104, "backward", FILL.B, isLettered && "B0") +
+    entry(x, "forward", AHEAD, isLettered && "0") +
+    entry(x + 104, "backward", BACK, isLettered && "B0") +
     entry(x + 222, "idle", "url(#lk-idle0)")
   );
+}
+
+/** The line under all of them, what it counts at its left. */
+function axisOf(x, y, end, { placed, unit }) {
+  const marks = ticks(end, 6).map((tick) => {
+    return text(x(tick), y + 20, tick ? unit(tick) : 0, "middle", sized(16));
+  });
+  const name = text(0, y + 20, placed ? "time" : "turns", "", sized(16));
+  return name + line(x(0), y, x(end), y) + marks.join("");
+}
+
+/** How long a schedule takes and how much of that its stages are idle, beside its name. */
+function headOf(laid, y) {
+  const end = laid.unit(ended(laid.stages));
+  const facts = `${end}${laid.placed ? "" : " turns"}, idle ${Math.round(100 * laid.bubble)} %`;
+  const hook = { ...sized(WORDS, "font-weight:650"), "data-bubble": laid.bubble.toFixed(6) };
+  return text(0, y, `${laid.name}${laid.edited ? ", edited" : ""}: ${facts}`, "", hook);
 }
 
 /** { svg, height } of schedules that all can run, on one axis. */
@@ -87,17 +106,14 @@ export function hallPicture(all, scene, defined) {
   const shown = all.map((laid) => ({ ...laid, x: (time) => LEFT + (time / end) * (right - LEFT) }));
   const names = namesOf(shown);
   const rows = shown.reduce((sum, { p }) => sum + p, 0);
-  const room = HIGH - FOOT - shown.length * HEAD - (shown.length - 1) * APART;
+  const room = HIGH - FOOT - (shown.length + 1) * HEAD - (shown.length - 1) * APART;
   const pitch = Math.min(room / rows, 50);
   const tall = pitch - 3;
-  let [svg, y] = [defined, 0];
+  let svg = defined + keyOf(0, 17, names) + text(width - 4, 17, "holds at most", "end", sized(16));
+  let y = HEAD;
   shown.forEach((laid, which) => {
-    const idle = `idle ${Math.round(100 * laid.bubble)} %`;
-    svg += text(0, y + 19, laid.name + (laid.edited ? ", edited" : ""), "", sized(WORDS, "font-weight:650"));
-    const at = Math.max(LEFT, 11 * laid.name.length + 14);
-    svg += text(at, y + 19, idle, "", { ...sized(WORDS), "data-bubble": laid.bubble.toFixed(6) });
-    if (!which) svg += keyOf(right - 290, y + 19, names);
-    svg += text(width - 4, y + 19, "holds", "end", sized(16));
+    if (which) y += APART;
+    svg += headOf(laid, y + 18);
     y += HEAD;
     laid.stages.forEach((row, s) => {
       svg += text(0, y + tall / 2 + 6, `stage ${s}`, "", sized(16));
@@ -107,10 +123,8 @@ export function hallPicture(all, scene, defined) {
       y += pitch;
     });
     if (now < Infinity) svg += line(laid.x(now), y - laid.p * pitch, laid.x(now), y, "now");
-    y += APART;
   });
   const [last] = shown.slice(-1);
-  svg += text(0, y + 14, last.placed ? "time" : "turns", "", sized(16));
-  svg += axis(LEFT, y - 4, right - LEFT, end, last.unit);
-  return { svg: tag("g", { class: "hall" }, svg), height: y + FOOT - APART };
+  svg += axisOf(last.x, y + 2, end, last);
+  return { svg: tag("g", { class: "hall" }, svg), height: y + FOOT };
 }

@@ -22,7 +22,7 @@ function box({ key, x, y, width, height, fill = "none", words, size = TEXT, edge
     "fill-opacity": faint && FAINT,
   };
   let inner = rect(x, y, width, height, looks);
-  if (hatched) inner += rect(x, y, width, height, { fill: "url(#lk-idle2)", "pointer-events": "none" });
+  if (hatched) inner += rect(x, y, width, height, { fill: "url(#lk-idle0)", "pointer-events": "none" });
   if (words) {
     const read = fill === "none" || faint ? "" : ink(colour(fill)).style;
     inner += text(x + width / 2, y + height / 2 + 0.35 * size, words, "plain middle", {

@@ -51,7 +51,7 @@ export function storyboard(data) {
       const height = still ? Math.min(last + 1, STRIP) * (data.height + 26) : data.height;
       const inner = still ? strip(data, step) : frameMarkup(data, step, 0);
       return {
-        svg: `${ARROW}${stripes(2)}<g transform="scale(${scale.toFixed(4)})">${inner}</g>`,
+        svg: `${ARROW}${stripes(0)}<g transform="scale(${scale.toFixed(4)})">${inner}</g>`,
         height: height * scale,
         numbers: data.numbers,
         say: data.frames[step].says,
