@@ -38,3 +38,24 @@ def test_a_gradient_divided_in_flight_is_named_and_its_wrong_place_shown(case: C
 def test_a_gradient_that_is_wrong_throughout_is_no_such_case(case: Case) -> None:
     got = _came(case, lambda gradient: gradient.add_(1))
     assert judge(OVERLAPPED, case, got, Wire()).mistake != "changed while it was on its way"
+
+
+DIVIDED_BEFORE_IT_CAME = """
+class OverlappedDDP(OverlappedDDP):
+    def on_gradient(self, parameter):
+        self.handles.append(dist.all_reduce(parameter.grad, async_op=True))
+
+    def finish_gradient_synchronization(self):
+        for parameter in self.module.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= dist.get_world_size()
+        super().finish_gradient_synchronization()
+"""
+
+
+@pytest.mark.in_turn
+def test_a_virtual_rank_sees_that_a_tensor_was_divided_before_the_result_came(case: Case) -> None:
+    functions = functions_for(OVERLAPPED, namespace(extra=DIVIDED_BEFORE_IT_CAME, number="04"))
+    verdict = judge(OVERLAPPED, case, *brought(OVERLAPPED, functions, case))
+    assert verdict.mistake == "touched before wait() returned"
+    assert "3 times what it should be" in verdict.message

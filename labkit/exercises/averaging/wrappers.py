@@ -96,11 +96,6 @@ def first_step_alone(case: Case, got: Got, wire: Wire) -> bool:
     return bool(found) and found <= {"own", "own/N"}
 
 
-def reduced_twice_later(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether the first step is right, and the second is divided, or added up, once more."""
-    return _later_marks(case, got) in ({times(1 / case.world_size)}, {times(case.world_size)})
-
-
 EQUAL_LATER = Mistake(
     "broadcast in a step",
     "After construction the ranks hold different models, and equal ones only once the module has run: broadcast rank "
@@ -118,12 +113,6 @@ FIRST_STEP = Mistake(
     "The first step is right, and from the second on every rank keeps its own gradients: hooks stay registered, and "
     "must do their work in every step.",
     seen=first_step_alone,
-)
-MORE_HOOKS = Mistake(
-    "hooks added in every step",
-    "The first step is right, and in the second every gradient is divided or added up once more: a hook stays "
-    "registered, so register it once, in __init__, and not in forward.",
-    seen=reduced_twice_later,
 )
 PASSES = Mistake(
     "mean over the passes",

@@ -194,3 +194,63 @@ WRONG.changed(
     "no error",
     ("if world_size % ranks_per_node:", "if ranks_per_node > world_size:"),
 )
+WRONG.changed(
+    "nodes of every n-th rank",
+    "ranks dealt out in turn",
+    (
+        (
+            "node, local = divmod(rank, ranks_per_node)\n"
+            "    inside = range(node * ranks_per_node, (node + 1) * ranks_per_node)\n"
+            "    between = range(local, world_size, ranks_per_node)"
+        ),
+        (
+            "nodes = world_size // ranks_per_node\n"
+            "    local, node = divmod(rank, nodes)\n"
+            "    inside = range(node, world_size, nodes)\n"
+            "    between = range(local * nodes, (local + 1) * nodes)"
+        ),
+    ),
+)
+WRONG.changed(
+    "the piece of the node's number",
+    "another piece than its own",
+    ("pieces[local].tensor", "pieces[node % ranks_per_node].tensor"),
+)
+WRONG.changed(
+    "all-reduces inside first",
+    "too much inside the node",
+    ("    chunks = pieces[local]", ("    all_gather(pieces, inside)\n    chunks = pieces[local]")),
+)
+WRONG.changed("ends between the nodes", "no all-gather inside the node", ("    all_gather(pieces, inside)\n", ""))
+WRONG.changed(
+    "only reduce-scatter between", "no all-gather between the nodes", ("    all_gather(chunks, between)\n", "")
+)
+WRONG.changed(
+    "both all-gathers in the wrong order",
+    "handed round before it is complete",
+    (
+        ("    all_gather(chunks, between)\n    all_gather(pieces, inside)"),
+        ("    all_gather(pieces, inside)\n    all_gather(chunks, between)"),
+    ),
+)
+WRONG.wrong(
+    "between the nodes before inside",
+    "between the nodes first",
+    """
+def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
+    world_size, rank = dist.get_world_size(), dist.get_rank()
+    if world_size % ranks_per_node:
+        raise ValueError(f"{ranks_per_node} ranks per node do not divide {world_size} ranks.")
+    node, local = divmod(rank, ranks_per_node)
+    inside = range(node * ranks_per_node, (node + 1) * ranks_per_node)
+    between = range(local, world_size, ranks_per_node)
+
+    pieces = tensor.view(-1).tensor_split(ranks_per_node)
+    chunks = pieces[local].tensor_split(len(between))
+    reduce_scatter(chunks, between)
+    all_gather(chunks, between)
+    reduce_scatter(pieces, inside)
+    all_gather(pieces, inside)
+""",
+)
+WRONG.changed("chunk for tensor_split", "fewer chunks than ranks", (".tensor_split", ".chunk"))

@@ -300,7 +300,7 @@ WRONG.changed(
 )
 WRONG.changed(
     "copies back, then waits",
-    "never averaged",
+    "copied back too early",
     ("            handle.wait()\n            pieces", "            pieces"),
     (
         "                parameter.grad.copy_(piece.view_as(parameter))\n",
@@ -362,4 +362,39 @@ class BucketedDDP(nn.Module):
             handle.wait()
         self.sent, self.complete = [], set()
 """,
+)
+DIVIDES, STARTS = (
+    "            flat /= dist.get_world_size()\n",
+    "            self.in_flight.append((flat, dist.all_reduce(flat, async_op=True)))",
+)
+WRONG.changed(
+    "divides the flat tensor on its way", "divided on its way", (DIVIDES + STARTS, f"{STARTS}\n{DIVIDES.rstrip()}")
+)
+WRONG.changed(
+    "a new flat tensor after the call",
+    "copied back too early",
+    (
+        DIVIDES + STARTS,
+        "            work = dist.all_reduce(flat, async_op=True)\n            flat = flat / dist.get_world_size()\n"
+        "            self.in_flight.append((flat, work))",
+    ),
+)
+WRONG.changed(
+    "a bucket in a list of buckets",
+    "a tensor looked up in a list",
+    ("self.buckets[len(self.in_flight) :]:", "self.buckets:"),
+    ("if not self.complete", "if bucket in self.sent or not self.complete"),
+    ("                break", "                continue\n            self.sent.append(bucket)"),
+    ("        self.complete: set", "        self.sent = []\n        self.complete: set"),
+    ("zip(self.buckets, self.in_flight, strict=True)", "zip(self.sent, self.in_flight, strict=True)"),
+)
+WRONG.changed(
+    "a set of complete ones that is kept",
+    "packed too early",
+    ("(parameter))\n        self.start_over()", "(parameter))\n        self.in_flight = []"),
+)
+WRONG.changed(
+    "cut from the other end",
+    "pieces for other parameters",
+    ("zip(bucket, pieces, strict=True):", "zip(bucket[::-1], flat.split([p.numel() for p in bucket[::-1]])):"),
 )

@@ -173,6 +173,13 @@ MISTAKES = (
     Mistake("one message for a bucket",
             "A bucket costs more than one message of its bytes: a ring all_reduce has 2(N-1) steps, each with a "
             "latency and an N-th of the bucket.", seen=_as_if(lambda t, b, k, n, a, w: _end(t, k, a + b / k / w))),
+    Mistake("a whole bucket in each step",
+            "Each of the ring's 2(N-1) steps carries an N-th of the bucket, not all of it.",
+            seen=_as_if(lambda t, b, k, n, a, w: _end(t, k, 2 * (n - 1) * (a + b / k / w)))),
+    Mistake("buckets ready one too early",
+            "The buckets are numbered from 1: the first is ready after backward/k, and the last, number k, when backward "
+            "ends. These times count from 0.",
+            seen=_as_if(lambda t, b, k, n, a, w: max(t * (k - 1) / k + _ring(b, k, n, a, w), k * _ring(b, k, n, a, w)))),
     Mistake("only what is exposed",
             "This is the time after backward alone. The time from the beginning of backward is asked for.",
             seen=_as_if(lambda t, b, k, n, a, w: _end(t, k, _ring(b, k, n, a, w)) - t)),

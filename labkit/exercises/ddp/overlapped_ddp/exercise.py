@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labkit.checks.case import Case
 from labkit.checks.declared import Mistake, declared
-from labkit.exercises.averaging import least_traffic, marks
+from labkit.exercises.averaging import least_traffic, marks, too_early
 from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
@@ -13,7 +13,6 @@ from labkit.exercises.averaging.wrappers import (
     DIVIDED_ON_ITS_WAY,
     EQUAL_LATER,
     FIRST_STEP,
-    MORE_HOOKS,
     ONE_GO,
     left_behind,
 )
@@ -32,9 +31,15 @@ MISTAKES = (
     EQUAL_LATER,
     marks.PARAMETERS,
     FIRST_STEP,
-    MORE_HOOKS,
+    too_early.MEAN_AT_START,
+    too_early.NOT_YET_EQUAL,
+    too_early.MORE_HOOKS,
     marks.TWO_HOOKS,
+    too_early.LAST_PARAMETER,
+    too_early.EVERY_FORWARD,
     DIVIDED_ON_ITS_WAY,
+    too_early.STALE,
+    too_early.TOUCHED,
     *COMMON,
     ONE_GO,
     Mistake(
@@ -44,7 +49,7 @@ MISTAKES = (
         seen=left_behind,
     ),
     marks.NO_HANDLE,
-    marks.TOO_EARLY,
+    too_early.NO_GRADIENT_YET,
     marks.AFTER_BACKWARD,
     marks.IN_FLIGHT,
     marks.BRANCH,
