@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from labkit.checks.case import Case, Values
-from labkit.checks.exercise import judge
+from labkit.checks.exercise import functions_for, judge
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging.training import truth
 from labkit.exercises.ddp.overlapped_ddp.exercise import EXERCISE as OVERLAPPED
+from tests.checks.brought import brought
+from tests.checks.lesson_cells import namespace
 
 
 @pytest.fixture

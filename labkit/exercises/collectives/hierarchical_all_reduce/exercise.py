@@ -104,7 +104,7 @@ def _left(phases: Callable[[Levels], None]) -> Callable[[SumOutcome], bool]:
         if _asks_for_error(came.case):
             return False
         left = left_by(phases, came.inputs, _per_node(came.case))
-        return all(map(torch.equal, came.views, left)) and not came.unchanged
+        return bool(left) and all(map(torch.equal, came.views, left)) and not came.unchanged
 
     return seen
 

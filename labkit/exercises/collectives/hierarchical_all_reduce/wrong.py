@@ -149,7 +149,7 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
 
 wrong("works on a copy", "not in place", _nodes(flat="tensor.clone().view(-1)"))
 wrong("the mean", "mean instead of sum", _nodes(end="tensor /= n"))
-wrong("nothing is gathered", "contributions missing", _nodes(last="pass"))
+wrong("nothing is gathered", "no all-gather inside the node", _nodes(last="pass"))
 wrong(
     "the rest is cut off",
     "contributions missing",
@@ -161,7 +161,7 @@ wrong(
     "a contribution added twice",
     _nodes(last="reduce_scatter(pieces, inside); all_gather(pieces, inside)"),
 )
-wrong("the nodes do not hand round", "contributions missing", _nodes(middle="pass"))
+wrong("the nodes do not hand round", "no all-gather between the nodes", _nodes(middle="pass"))
 WRONG.changed(
     "the condition turned round",
     "an error where none is due",
@@ -175,7 +175,7 @@ WRONG.changed(
 )
 WRONG.changed(
     "neighbours in the numbers of different nodes",
-    "whole tensor between the nodes",
+    "ranks dealt out in turn",
     (
         "    node, local = divmod(rank, ranks_per_node)\n"
         "    inside = range(node * ranks_per_node, (node + 1) * ranks_per_node)\n"
@@ -195,23 +195,6 @@ WRONG.changed(
     ("if world_size % ranks_per_node:", "if ranks_per_node > world_size:"),
 )
 WRONG.changed(
-    "nodes of every n-th rank",
-    "ranks dealt out in turn",
-    (
-        (
-            "node, local = divmod(rank, ranks_per_node)\n"
-            "    inside = range(node * ranks_per_node, (node + 1) * ranks_per_node)\n"
-            "    between = range(local, world_size, ranks_per_node)"
-        ),
-        (
-            "nodes = world_size // ranks_per_node\n"
-            "    local, node = divmod(rank, nodes)\n"
-            "    inside = range(node, world_size, nodes)\n"
-            "    between = range(local * nodes, (local + 1) * nodes)"
-        ),
-    ),
-)
-WRONG.changed(
     "the piece of the node's number",
     "another piece than its own",
     ("pieces[local].tensor", "pieces[node % ranks_per_node].tensor"),
@@ -220,10 +203,6 @@ WRONG.changed(
     "all-reduces inside first",
     "too much inside the node",
     ("    chunks = pieces[local]", ("    all_gather(pieces, inside)\n    chunks = pieces[local]")),
-)
-WRONG.changed("ends between the nodes", "no all-gather inside the node", ("    all_gather(pieces, inside)\n", ""))
-WRONG.changed(
-    "only reduce-scatter between", "no all-gather between the nodes", ("    all_gather(chunks, between)\n", "")
 )
 WRONG.changed(
     "both all-gathers in the wrong order",

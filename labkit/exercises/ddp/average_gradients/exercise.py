@@ -226,8 +226,8 @@ MISTAKES = (
     Mistake("gradients set to zero",
             "Every gradient is 0: zeros belong only where this rank has no gradient, grad is None.", seen=_all_zero),
     Mistake("divided, never added up",
-            "Every gradient is the rank's own, divided by the number of ranks: the others' were never added. all_reduce "
-            "adds up in the tensor that it is given: give it parameter.grad itself, not a copy.",
+            "Every gradient is the rank's own, divided by the number of ranks: the others' were never added. "
+            "all_reduce adds up in the tensor that it is given: give it parameter.grad itself, not a copy.",
             seen=_divided_only),
     Mistake("biases left out", marks.BIASES.hint, seen=_biases_left_out),
     Mistake("some are left out",
@@ -241,8 +241,8 @@ MISTAKES = (
             "A rank without a gradient still has none: the zeros were sent, but the mean came back into a separate "
             "tensor. Make that tensor parameter.grad.", seen=_mean_not_kept),
     Mistake("zeros of another type",
-            "The zeros have another dtype, shape or device than the parameter: torch.zeros(shape) is float32 on the "
-            "CPU. torch.zeros_like(parameter) is like the parameter in all three.",
+            "The zeros have another dtype, shape or device than the parameter: torch.zeros(shape) is float32 on "
+            "the CPU. torch.zeros_like(parameter) is like the parameter in all three.",
             seen=marks.says("assign a gradient"), certain=True),
     Mistake("zeros that require a gradient",
             "The zeros were made with requires_grad=True, and autograd guards them against changes in place. A "

@@ -363,21 +363,11 @@ class BucketedDDP(nn.Module):
         self.sent, self.complete = [], set()
 """,
 )
-DIVIDES, STARTS = (
-    "            flat /= dist.get_world_size()\n",
-    "            self.in_flight.append((flat, dist.all_reduce(flat, async_op=True)))",
-)
 WRONG.changed(
-    "divides the flat tensor on its way", "divided on its way", (DIVIDES + STARTS, f"{STARTS}\n{DIVIDES.rstrip()}")
-)
-WRONG.changed(
-    "a new flat tensor after the call",
-    "copied back too early",
-    (
-        DIVIDES + STARTS,
-        "            work = dist.all_reduce(flat, async_op=True)\n            flat = flat / dist.get_world_size()\n"
-        "            self.in_flight.append((flat, work))",
-    ),
+    "divides the flat tensor on its way",
+    "divided on its way",
+    ("            flat /= dist.get_world_size()\n", ""),
+    ("async_op=True)))", "async_op=True)))\n            flat /= dist.get_world_size()"),
 )
 WRONG.changed(
     "a bucket in a list of buckets",
@@ -389,12 +379,23 @@ WRONG.changed(
     ("zip(self.buckets, self.in_flight, strict=True)", "zip(self.sent, self.in_flight, strict=True)"),
 )
 WRONG.changed(
-    "a set of complete ones that is kept",
-    "packed too early",
-    ("(parameter))\n        self.start_over()", "(parameter))\n        self.in_flight = []"),
-)
-WRONG.changed(
     "cut from the other end",
     "pieces for other parameters",
     ("zip(bucket, pieces, strict=True):", "zip(bucket[::-1], flat.split([p.numel() for p in bucket[::-1]])):"),
+)
+ANY = "for each in [*module.parameters(), *module.buffers()]:\n            "
+WRONG.changed(
+    "begins with the mean",
+    "averaged at the start",
+    ("broadcast_module(module)", f"{ANY}dist.all_reduce(each.detach())\n            each.detach().div_(2)"),
+)
+WRONG.changed(
+    "broadcasts on their way",
+    "a broadcast not waited for",
+    ("broadcast_module(module)", f"{ANY}dist.broadcast(each.detach(), 0, async_op=True)"),
+)
+WRONG.changed(
+    "broadcasts in forward too",
+    "broadcast in every forward",
+    ("        return self.module(*", "        broadcast_module(self.module)\n        return self.module(*"),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from labkit.checks.case import Values
+from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.model_state import PlainSGD, loss_of, model_of, state_of
 from labkit.checks.values import number, tensors
@@ -14,7 +14,7 @@ from labkit.exercises.averaging.on_ranks import cutter
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
-    """Train with lists of batches of unequal length (uneven_inputs).
+    """Train with lists of batches of unequal length, and then with none on any rank (uneven_inputs).
 
     Inputs: seed, model, lr, x and y (one tensor for each batch).
     """
@@ -27,4 +27,11 @@ def drive(functions: Functions, inputs: Values) -> Values:
     cut()
     steps = functions["train_uneven"](wrapped, batches, loss, optimizer)
     cut()
-    return {"steps": steps if type(steps) is int else f"{steps!r:.60}", "end": state_of(model)}
+    end = state_of(model)
+    none = functions["train_uneven"](wrapped, [], loss, optimizer)
+    cut()
+    return {"steps": _count(steps), "end": end, "none": _count(none)}
+
+
+def _count(steps: object) -> Value:
+    return steps if type(steps) is int else f"{steps!r:.60}"
