@@ -7,7 +7,6 @@ from labkit.checks.wrong_answers import WrongAnswers
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
 
-
 BUCKETED = """
 class BucketedDDP(nn.Module):
     def __init__(self, module, bucket_cap_mb=25.0):
