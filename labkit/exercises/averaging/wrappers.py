@@ -126,7 +126,7 @@ DIVIDED_ON_ITS_WAY = Mistake(
     "all_reduce was in flight. Divide before the call, or after wait().",
     seen=divided_on_its_way,
 )
-COMMON = (
+AT_FIRST = (
     marks.TORCH,
     marks.TO_ONE,
     marks.UNWAITED,
@@ -134,6 +134,9 @@ COMMON = (
     marks.BUFFERS_AT_START,
     marks.FROZEN_AT_START,
     marks.TIED,
+)
+"""What is looked for before what the numbers are."""
+NUMBERS = (
     marks.SUM,
     marks.SOME_SUMS,
     marks.MULTIPLIED,

@@ -187,6 +187,32 @@ def _some_as_they_were(case: Case, got: Got, wire: Wire) -> bool:
     return bool(wrong) and all(close(came, own) for came, own in wrong)
 
 
+def _another_operation(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether rank 0's gradients are another operation's, divided by the ranks or not."""
+    if not isinstance(got, tuple):
+        return False
+    own = [gradients_of(model) for model in _after_backward(case)]
+    came: Value = got[0].get("gradients")
+    names = [name for name in own[0] if all(isinstance(each[name], Tensor) for each in own)]
+    if not isinstance(came, dict) or not names:
+        return False
+    for operation in (torch.amax, torch.amin, torch.prod):
+        found = {name: operation(torch.stack([cast(Tensor, each[name]) for each in own]), 0) for name in names}
+        if any(all(close(came.get(n), each / by) for n, each in found.items()) for by in (1, case.world_size)):
+            return True
+    return False
+
+
+def _parameters_moved(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether all gradients are right and a parameter is not."""
+    if not isinstance(got, tuple):
+        return False
+    right = averaged(case)
+    return all(same(one.get("gradients"), other["gradients"]) for one, other in zip(got, right, strict=True)) and any(
+        not same(one.get("state"), other["state"]) for one, other in zip(got, right, strict=True)
+    )
+
+
 def _calls_differ(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether a layer is not used by all, and the ranks made different numbers of calls, or came to no end."""
     counts = {sum(call.rank == rank for call in wire.collectives) for rank in range(case.world_size)}
@@ -207,6 +233,12 @@ MISTAKES = (
     Mistake("sum instead of mean",
             f"{marks.SUM.hint} Divide in place, parameter.grad /= N: grad = parameter.grad / N makes another tensor.",
             seen=_ratio("N")),
+    Mistake("another operation",
+            "The numbers are the largest or smallest over the ranks, or their product, not what they add up to: "
+            "all_reduce adds by default, ReduceOp.SUM.", seen=_another_operation),
+    Mistake("a step for the optimizer",
+            "The gradients are right, and parameters have changed. Whoever calls takes the step: only gradients are "
+            "yours.", seen=_parameters_moved),
     Mistake("multiplied, not divided", marks.MULTIPLIED.hint, seen=_ratio("NN")),
     Mistake("not all divided",
             "Some gradients are the mean over all ranks, others as large as the sum: divide each by "

@@ -231,3 +231,13 @@ WRONG.changed(
 WRONG.changed(
     "dist.reduce", "reduced to one rank", ("dist.all_reduce(parameter.grad)", "dist.reduce(parameter.grad, 0)")
 )
+WRONG.changed(
+    "MAX",
+    "another operation",
+    ("dist.all_reduce(parameter.grad)", "dist.all_reduce(parameter.grad, op=dist.ReduceOp.MAX)"),
+)
+WRONG.changed(
+    "steps too",
+    "a step for the optimizer",
+    ("(dist.get_world_size())\n", "(dist.get_world_size())\n        parameter.data.sub_(parameter.grad)\n"),
+)

@@ -10,9 +10,10 @@ from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
 from labkit.exercises.averaging.wrappers import (
-    COMMON,
+    AT_FIRST,
     DIVIDED_ON_ITS_WAY,
     EQUAL_LATER,
+    NUMBERS,
     ONE_GO,
     left_behind,
     not_all_copied_back,
@@ -57,12 +58,13 @@ MISTAKES = (
     EQUAL_LATER,
     too_early.MEAN_AT_START,
     too_early.NOT_YET_EQUAL,
+    *AT_FIRST,
     too_early.EVERY_FORWARD,
     DIVIDED_ON_ITS_WAY,
     too_early.COPIED_EARLY,
     too_early.SHUFFLED,
     too_early.IN_A_LIST,
-    *COMMON,
+    *NUMBERS,
     Mistake("buckets in the order of registration",
             "The buckets are cut from the first parameter to the last. Backward begins at the last layer: the first "
             "bucket must hold the last parameters, or none is full before backward ends. Use bucket_plan.",

@@ -9,10 +9,11 @@ from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
 from labkit.exercises.averaging.wrappers import (
-    COMMON,
+    AT_FIRST,
     DIVIDED_ON_ITS_WAY,
     EQUAL_LATER,
     FIRST_STEP,
+    NUMBERS,
     ONE_GO,
     left_behind,
 )
@@ -36,11 +37,12 @@ MISTAKES = (
     too_early.MORE_HOOKS,
     marks.TWO_HOOKS,
     too_early.LAST_PARAMETER,
-    too_early.EVERY_FORWARD,
     DIVIDED_ON_ITS_WAY,
+    *AT_FIRST,
+    too_early.EVERY_FORWARD,
     too_early.STALE,
     too_early.TOUCHED,
-    *COMMON,
+    *NUMBERS,
     ONE_GO,
     Mistake(
         "some are left out",
