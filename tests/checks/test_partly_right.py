@@ -11,6 +11,7 @@ from labkit.checks.case import Case, Values
 from labkit.checks.exercise import functions_for, judge
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging.training import truth
+from labkit.exercises.ddp.bucketed_ddp.exercise import EXERCISE as BUCKETED
 from labkit.exercises.ddp.overlapped_ddp.exercise import EXERCISE as OVERLAPPED
 from tests.checks.brought import brought
 from tests.checks.lesson_cells import namespace
@@ -61,3 +62,30 @@ def test_a_virtual_rank_sees_that_a_tensor_was_divided_before_the_result_came(ca
     verdict = judge(OVERLAPPED, case, *brought(OVERLAPPED, functions, case))
     assert verdict.mistake == "touched before wait() returned"
     assert "3 times what it should be" in verdict.message
+
+
+DIVIDED_ON_ITS_WAY = """
+class BucketedDDP(BucketedDDP):
+    def on_gradient(self, parameter):
+        sent = len(self.in_flight)
+        super().on_gradient(parameter)
+        for flat, _ in self.in_flight[sent:]:
+            flat /= dist.get_world_size()
+"""
+COPIED_BEFORE_IT_CAME = """
+class BucketedDDP(BucketedDDP):
+    def finish_gradient_synchronization(self):
+        self.in_flight = [(flat.clone(), handle) for flat, handle in self.in_flight]
+        super().finish_gradient_synchronization()
+"""
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize(
+    ("source", "mistake"),
+    [(DIVIDED_ON_ITS_WAY, "divided on its way"), (COPIED_BEFORE_IT_CAME, "copied back too early")],
+)
+def test_a_virtual_rank_tells_what_became_of_a_bucket_on_its_way(source: str, mistake: str) -> None:
+    functions = functions_for(BUCKETED, namespace(extra=source, number="04"))
+    case = BUCKETED.visible[0]
+    assert judge(BUCKETED, case, *brought(BUCKETED, functions, case)).mistake == mistake

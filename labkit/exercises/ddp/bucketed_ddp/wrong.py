@@ -298,12 +298,18 @@ WRONG.changed(
     ),
 )
 WRONG.changed(
-    "copies back, then waits",
+    "copies back as it sends",
     "copied back too early",
-    ("            handle.wait()\n            pieces", "            pieces"),
     (
+        "            pieces = flat.split([parameter.numel() for parameter in bucket])\n"
+        "            for parameter, piece in zip(bucket, pieces, strict=True):\n"
         "                parameter.grad.copy_(piece.view_as(parameter))\n",
-        "                parameter.grad.copy_(piece.view_as(parameter))\n            handle.wait()\n",
+        "",
+    ),
+    (
+        "            self.in_flight.append((flat, dist",
+        "            for each, piece in zip(bucket, flat.split([each.numel() for each in bucket]), strict=True):\n"
+        "                each.grad.copy_(piece.view_as(each))\n            self.in_flight.append((flat, dist",
     ),
 )
 WRONG.changed(
@@ -361,12 +367,6 @@ class BucketedDDP(nn.Module):
             handle.wait()
         self.sent, self.complete = [], set()
 """,
-)
-WRONG.changed(
-    "divides the flat tensor on its way",
-    "divided on its way",
-    ("            flat /= dist.get_world_size()\n", ""),
-    ("async_op=True)))", "async_op=True)))\n            flat /= dist.get_world_size()"),
 )
 WRONG.changed(
     "a bucket in a list of buckets",

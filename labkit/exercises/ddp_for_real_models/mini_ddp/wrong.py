@@ -178,7 +178,7 @@ changed(
 )
 changed(
     "where all used it",
-    "what only some ranks used is not averaged",
+    "used only if all used it",
     ("            if flag > 0:", "            if flag > 1 - 1e-9:"),
 )
 ASKS = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from labkit.checks.case import Value, Values
@@ -28,9 +30,17 @@ def drive(functions: Functions, inputs: Values) -> Values:
     steps = functions["train_uneven"](wrapped, batches, loss, optimizer)
     cut()
     end = state_of(model)
-    none = functions["train_uneven"](wrapped, [], loss, optimizer)
-    cut()
+    none: object = 0
+    if _all_took_steps(steps):  # what took none may never end where nobody has a batch
+        none = functions["train_uneven"](wrapped, [], loss, optimizer)
+        cut()
     return {"steps": _count(steps), "end": end, "none": _count(none)}
+
+
+def _all_took_steps(steps: object) -> bool:
+    took = torch.tensor(int(type(steps) is int and steps > 0))
+    dist.all_reduce(took, dist.ReduceOp.MIN, group=dist.new_group())
+    return bool(took)
 
 
 def _count(steps: object) -> Value:
