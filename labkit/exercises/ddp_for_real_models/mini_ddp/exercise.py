@@ -203,6 +203,15 @@ def _leaves_twice(case: Case, got: Got, wire: Wire) -> bool:
     return False
 
 
+def _calls_more_where_unused(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether exactly the ranks that did not use the layer in some step wait in an all_reduce."""
+    if not isinstance(got, Failure) or not marks.hangs(case, got, wire):
+        return False
+    waiting = {wait.rank for wait in got.waits if wait.operation == "all_reduce"}
+    users = [{rank for rank, own in enumerate(of) if own[marks.SPARE[0]] is not None} for of in truth(case).own]
+    return any(each and waiting and waiting == set(range(case.world_size)) - each for each in users)
+
+
 def _used_before(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether what nobody uses in a step is None as long as nobody has used it, and has zeros afterwards."""
     if not isinstance(got, tuple):
@@ -317,6 +326,10 @@ MISTAKES = (
             "A rank that used every parameter had sent the bucket when backward ended, and "
             "finish_gradient_synchronization sent it again. Launch there only what has not left: self.work is None.",
             seen=_leaves_twice, certain=True),
+    Mistake("one call more where it was unused",
+            "Ranks that did not use a parameter make an all_reduce that the others do not make. No call may depend on "
+            "what a rank itself used: let the flags travel with the bucket, on every rank.",
+            seen=_calls_more_where_unused, certain=True),
     Mistake("an unused parameter stops everything",
             "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Launch "
             "what has not left in finish_gradient_synchronization, with zeros, on every rank: also where a rank used "

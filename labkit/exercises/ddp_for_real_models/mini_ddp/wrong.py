@@ -301,3 +301,8 @@ WRONG.changed(
     "used only if all used it",
     ("            if flag > 0:", "            if flag >= 1:"),
 )
+WRONG.changed(
+    "a flag of its own where the bucket is late",
+    "one call more where it was unused",
+    ("            self.launch()\n", "            self.launch()\n            dist.all_reduce(torch.ones(1))\n"),
+)

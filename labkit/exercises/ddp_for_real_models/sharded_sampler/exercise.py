@@ -177,6 +177,21 @@ def _nearest(half: float) -> Callable[[About, int, int], list[int]]:
     return part
 
 
+def _dropped(about: About, rank: int, number: int) -> list[int]:
+    return _share(_order(about, number), {**about, "drop_last": True}, rank)
+
+
+def _shuffled_in_parts(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether every rank has its part of 0, 1, 2, ... in an order of its own."""
+    pairs = [(about, mine) for about, _, mine in _pairs(case, got) if about.get("shuffle", True)]
+    return bool(pairs) and all(
+        sorted(epoch["indices"]) == sorted(_share(list(range(about["size"])), about, rank))
+        for about, mine in pairs
+        for rank, epochs in enumerate(mine)
+        for epoch in epochs
+    )
+
+
 def _epochs_added(about: About, rank: int, number: int) -> list[int]:
     """Return a rank's part where every set_epoch adds to the ones before."""
     total = sum(epoch or 0 for epoch in about["epochs"][: number + 1])
@@ -282,9 +297,13 @@ MISTAKES = (
             "there are.", seen=_only_the_length),
     Mistake("seed ignored", "The seed has no effect: the generator's seed is seed + epoch.",
             seen=_as_if(lambda about, rank, number: _share(_order(about, number, seed=0), about, rank))),
-    Mistake("rounded to the nearest",
-            "How many samples a rank gets is rounded to the nearest: round up, so that all get as many and none is "
-            "left out, or down with drop_last.", seen=either(_as_if(_nearest(0.5)), _as_if(_nearest(0.0)))),
+    Mistake("not rounded up",
+            "How many samples a rank gets is rounded down, or to the nearest, and those left over come to nobody. "
+            "Without drop_last it is rounded up, and the list is padded.",
+            seen=either(_as_if(_dropped), _as_if(_nearest(0.5)), _as_if(_nearest(0.0)))),
+    Mistake("shuffled after it is dealt out",
+            "Each rank has the samples that it would have without shuffling, in another order: it would see the same "
+            "ones in every epoch. Shuffle the whole list, and deal it out then.", seen=_shuffled_in_parts),
     Mistake(_TENSORS,
             "A sampler yields whole numbers, and an element of a tensor is a tensor: torch.randperm(...).tolist()."),
     Mistake(_GLOBAL,
