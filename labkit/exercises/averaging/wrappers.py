@@ -15,7 +15,7 @@ from labkit.exercises.averaging import marks
 from labkit.exercises.averaging.gradient_marks import times
 from labkit.exercises.averaging.on_ranks import LAYERS
 from labkit.exercises.averaging.replay import models_of
-from labkit.exercises.averaging.stretches import trained
+from labkit.exercises.averaging.stretches import stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth
 
 
@@ -96,6 +96,15 @@ def first_step_alone(case: Case, got: Got, wire: Wire) -> bool:
     return bool(found) and found <= {"own", "own/N"}
 
 
+def travels_quietly(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether something travelled in the backward of a pass inside no_sync."""
+    quiet = [int(step.get("quiet", 0)) for step in steps_of(case)]
+    return any(
+        0 <= each.step < len(quiet) and each.run < quiet[each.step] and each.part != "forward" and each.calls
+        for each in stretches(case, wire, 0) or ()
+    )
+
+
 EQUAL_LATER = Mistake(
     "broadcast in a step",
     "After construction the ranks hold different models, and equal ones only once the module has run: broadcast rank "
@@ -125,6 +134,12 @@ DIVIDED_ON_ITS_WAY = Mistake(
     "The sum has the gradients of some ranks as they were and those of others divided: the division came while the "
     "all_reduce was in flight. Divide before the call, or after wait().",
     seen=divided_on_its_way,
+)
+SENT_QUIETLY = Mistake(
+    "sends inside no_sync",
+    "Something travels in a backward inside no_sync. While the flag is down the hook must return before it counts or "
+    "sends; only the next backward outside sends.",
+    seen=travels_quietly,
 )
 AT_FIRST = (
     marks.TORCH,

@@ -208,9 +208,9 @@ def _parameters_moved(case: Case, got: Got, wire: Wire) -> bool:
     if not isinstance(got, tuple):
         return False
     right = averaged(case)
-    return all(same(one.get("gradients"), other["gradients"]) for one, other in zip(got, right, strict=True)) and any(
-        not same(one.get("state"), other["state"]) for one, other in zip(got, right, strict=True)
-    )
+    return all(
+        same(one.get("gradients"), record(other, "gradients")) for one, other in zip(got, right, strict=True)
+    ) and any(not same(one.get("state"), record(other, "state")) for one, other in zip(got, right, strict=True))
 
 
 def _calls_differ(case: Case, got: Got, wire: Wire) -> bool:

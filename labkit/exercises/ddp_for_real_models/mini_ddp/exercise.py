@@ -20,7 +20,7 @@ from labkit.exercises.averaging.gradient_marks import times
 from labkit.exercises.averaging.replay import expected, models_of
 from labkit.exercises.averaging.stretches import MARKS, labels, stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, wrong_training
-from labkit.exercises.averaging.wrappers import PASSES, left_behind, not_all_copied_back
+from labkit.exercises.averaging.wrappers import PASSES, SENT_QUIETLY, left_behind, not_all_copied_back
 from labkit.exercises.ddp_for_real_models.mini_ddp.driver import drive
 from labkit.words import join
 
@@ -86,6 +86,8 @@ def _unused_got_zeros(case: Case, got: Got, wire: Wire) -> bool:
     if not isinstance(got, tuple):
         return False
     for number in range(len(steps_of(case))):
+        if marks.wrong_names(case, got, number) - set(marks.SPARE):
+            return False
         for values, wanted in zip(got, truth(case).expected, strict=True):
             came = _gradients(values, number)
             right = _gradients(wanted, number)
@@ -145,8 +147,9 @@ def _only_a_later_step(case: Case, got: Got, wire: Wire) -> bool:
     if not marks.only_later_steps(case, got, wire):
         return False
     more = ("quiet", "perfect", "idle")
-    plain = [n for n, step in enumerate(steps_of(case)) if not any(step.get(what) for what in more)]
-    return any(marks.wrong_names(case, got, number) - set(marks.SPARE) for number in plain)
+    wrong = (n for n in range(len(steps_of(case))) if marks.wrong_names(case, got, n) - set(marks.SPARE))
+    first = next(wrong, None)
+    return first is not None and not any(steps_of(case)[first].get(what) for what in more)
 
 
 def _another_collective(case: Case, got: Got, wire: Wire) -> bool:
@@ -288,6 +291,7 @@ MISTAKES = (
             "Only a forward pass in training takes rank 0's buffers: ask self.training; whether gradients are on tells "
             "something else. A rank that evaluates alone would wait for ever."),
     PASSES,
+    SENT_QUIETLY,
     marks.TORCH,
     marks.UNWAITED,
     marks.OWN,

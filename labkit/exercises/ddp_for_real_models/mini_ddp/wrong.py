@@ -306,3 +306,12 @@ WRONG.changed(
     "one call more where it was unused",
     ("            self.launch()\n", "            self.launch()\n            dist.all_reduce(torch.ones(1))\n"),
 )
+WRONG.changed(
+    "counts inside no_sync",
+    "sends inside no_sync",
+    (
+        "    def pack(self)",
+        "    def on_gradient(self, parameter):\n        OneBucketDDP.on_gradient(self, parameter)\n\n"
+        "    def pack(self)",
+    ),
+)
