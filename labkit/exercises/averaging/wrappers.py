@@ -101,7 +101,8 @@ def travels_quietly(case: Case, got: Got, wire: Wire) -> bool:
     quiet = [int(step.get("quiet", 0)) for step in steps_of(case)]
     return any(
         0 <= each.step < len(quiet) and each.run < quiet[each.step] and each.part != "forward" and each.calls
-        for each in stretches(case, wire, 0) or ()
+        for rank in range(case.world_size)
+        for each in stretches(case, wire, rank) or ()
     )
 
 
