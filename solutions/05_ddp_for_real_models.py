@@ -131,7 +131,8 @@ class AccumulatingDDP(OneBucketDDP):
     def no_sync(self) -> Iterator[None]:
         """Return a context in which backward sends nothing.
 
-        When it ends, even by an exception, backward sends again. Contexts are not nested.
+        When it ends, even by an exception, backward sends again, and the exception goes on. What counts is where
+        backward runs, not forward. Contexts are not nested.
         """
         # BEGIN SOLUTION accumulating_ddp
         before, self.synchronize = self.synchronize, False

@@ -27,7 +27,9 @@ def wire_of_case(timeline: Timeline, number: int, own: bool = False) -> Wire:
     """
     keep = rows_of_case(timeline, number)
     part = timeline.select(keep)
-    waited = _waited(timeline, keep)
+    calls = _calls(timeline, keep)
+    waited = _waited(timeline, calls)
+    place = {row: position for rows in calls.values() for position, row in enumerate(rows)}
     problems = (p for p in timeline.problems if p.kind in _PROBLEMS and not (own and p.row >= 0 and not keep[p.row]))
     return Wire(
         ordered(Message(m.src, m.dst, m.bytes, m.sequence, m.received) for m in part.messages()),
@@ -35,7 +37,7 @@ def wire_of_case(timeline: Timeline, number: int, own: bool = False) -> Wire:
             CollectiveCall(c.rank, c.kind, c.bytes, c.sequence, waited.get((c.rank, c.sequence)))
             for c in part.collectives()
         ),
-        tuple(WireProblem(p.kind, p.rank, p.text) for p in problems),
+        tuple(WireProblem(p.kind, p.rank, p.text, place.get(p.row, -1)) for p in problems),
     )
 
 
@@ -65,16 +67,20 @@ def rows_of_case(timeline: Timeline, number: int) -> npt.NDArray[np.bool_]:
     return keep
 
 
-def _waited(timeline: Timeline, keep: npt.NDArray[np.bool_]) -> dict[tuple[int, int], int]:
+def _calls(timeline: Timeline, keep: npt.NDArray[np.bool_]) -> dict[int, list[int]]:
+    """Return the rows of each rank's calls, in their order, as Timeline.collectives() counts them."""
+    of_rank: dict[int, list[int]] = {}
+    for row in np.flatnonzero(keep & is_call(timeline)).tolist():
+        if timeline.kind[row] != "wait":
+            of_rank.setdefault(int(timeline.rank[row]), []).append(row)
+    return of_rank
+
+
+def _waited(timeline: Timeline, of_rank: dict[int, list[int]]) -> dict[tuple[int, int], int]:
     """Return for each call that was waited for, by rank and position, the position of the rank's next call."""
     table = timeline.tables.get("call")
     if table is None:
         return {}
-    # Positions count the calls of the kept rows, in their order, as Timeline.collectives() does.
-    rows = [int(row) for row in np.flatnonzero(keep & is_call(timeline)) if timeline.kind[row] != "wait"]
-    of_rank: dict[int, list[int]] = {}
-    for row in rows:
-        of_rank.setdefault(int(timeline.rank[row]), []).append(row)
     blocking = set(table["span"][table["blocking"].astype(bool)].tolist())
     begun: dict[int, int] = {}
     waits = timeline.tables.get("wait")

@@ -51,15 +51,17 @@ class WireProblem:
     """Something on the wire that is wrong whatever the result.
 
     Attributes:
-        kind: "unmatched_send" (nobody received it), "unmatched_recv", "changed_in_flight" (the buffer of an isend was
-            written before wait) or "size_mismatch".
+        kind: "unmatched_send" (nobody received it), "unmatched_recv", "changed_in_flight" (what an isend or a
+            collective sends was written before wait), "read_before_wait", "not_waited" or "size_mismatch".
         rank: The rank that did it.
         text: A sentence for the learner.
+        sequence: Position of the call that it speaks of among all communication calls of the rank; -1: not known.
     """
 
     kind: str
     rank: int
     text: str
+    sequence: int = -1
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,11 @@ class Posted(Event):
                 flights.append(self)
 
     @property
+    def sending(self) -> bool:
+        """Whether what is in the buffer is being sent."""
+        return self.sends
+
+    @property
     def receiving(self) -> bool:
         """Whether the buffer is being received into."""
         return not self.sends

@@ -14,6 +14,7 @@ from labkit.simulator.carriers import GLOO, NCCL, carrier
 from labkit.simulator.clock import Event, Waiting
 from labkit.simulator.flips import flip_bit
 from labkit.simulator.fold import refuse_message
+from labkit.simulator.lent_buffers import give_back, lend
 from labkit.simulator.messages import ANY_SOURCE, Posted
 from labkit.simulator.on_streams import communication, is_on_device, issue
 from labkit.simulator.payload import check_layout, check_payload, layouts
@@ -217,7 +218,12 @@ class PortCalls(Port):
             traffic or (lambda parts: choose(cost, group.ranks, num_bytes, network, root, algorithm)),
         )  # fmt: skip
 
+        # The audit (labkit.auditing.flights) keeps a list of its own; on a stream of a device wait() is not the end.
+        watched = not row.blocking and observer is None and part.communication is None
+        lent = lend(rank, part) if watched else []
+
         def finish() -> None:
+            give_back(rank, lent)
             if round_.failure:
                 raise RuntimeError(round_.failure)
             if observer is not None:

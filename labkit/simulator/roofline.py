@@ -347,7 +347,7 @@ class Roofline(DispatchMode):
                 line = short(source) or "a line that is not known"
                 verb = "wrote into" if writes else "read"
                 text = f"Rank {rank.rank} {verb} the buffer of its {flight.call()} at {line}, before wait() returned."
-                kind = "read_before_wait" if flight.receiving else "changed_in_flight"
+                kind = "changed_in_flight" if writes and flight.sending else "read_before_wait"
                 rank.problem(kind, text, flight.row)
                 if self._observer is not None:
                     self._observer.touched(rank, kind, flight.row, source)

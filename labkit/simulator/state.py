@@ -32,7 +32,7 @@ _STRIDED = torch.strided
 
 
 class InFlight(Protocol):
-    """A buffer that must be left alone: one being sent must not be written, one being received not be read.
+    """A buffer that must be left alone: what is sent must not be written, and where something comes nothing be read.
 
     Attributes:
         start: Address of its first byte.
@@ -45,6 +45,10 @@ class InFlight(Protocol):
     end: int
     row: Row
     problem_noted: bool
+
+    @property
+    def sending(self) -> bool:
+        """Whether what is in it is being sent."""
 
     @property
     def receiving(self) -> bool:

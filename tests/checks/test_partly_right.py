@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from labkit.checks.case import Case, Values
-from labkit.checks.exercise import judge
+from labkit.checks.exercise import functions_for, judge
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging.training import truth
+from labkit.exercises.ddp.bucketed_ddp.exercise import EXERCISE as BUCKETED
 from labkit.exercises.ddp.overlapped_ddp.exercise import EXERCISE as OVERLAPPED
+from tests.checks.brought import brought
+from tests.checks.lesson_cells import namespace
 
 
 @pytest.fixture
@@ -38,3 +41,51 @@ def test_a_gradient_divided_in_flight_is_named_and_its_wrong_place_shown(case: C
 def test_a_gradient_that_is_wrong_throughout_is_no_such_case(case: Case) -> None:
     got = _came(case, lambda gradient: gradient.add_(1))
     assert judge(OVERLAPPED, case, got, Wire()).mistake != "changed while it was on its way"
+
+
+DIVIDED_BEFORE_IT_CAME = """
+class OverlappedDDP(OverlappedDDP):
+    def on_gradient(self, parameter):
+        self.handles.append(dist.all_reduce(parameter.grad, async_op=True))
+
+    def finish_gradient_synchronization(self):
+        for parameter in self.module.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= dist.get_world_size()
+        super().finish_gradient_synchronization()
+"""
+
+
+@pytest.mark.in_turn
+def test_a_virtual_rank_sees_that_a_tensor_was_divided_before_the_result_came(case: Case) -> None:
+    functions = functions_for(OVERLAPPED, namespace(extra=DIVIDED_BEFORE_IT_CAME, number="04"))
+    verdict = judge(OVERLAPPED, case, *brought(OVERLAPPED, functions, case))
+    assert verdict.mistake == "touched before wait() returned"
+    assert "3 times what it should be" in verdict.message
+
+
+DIVIDED_ON_ITS_WAY = """
+class BucketedDDP(BucketedDDP):
+    def on_gradient(self, parameter):
+        sent = len(self.in_flight)
+        super().on_gradient(parameter)
+        for flat, _ in self.in_flight[sent:]:
+            flat /= dist.get_world_size()
+"""
+COPIED_BEFORE_IT_CAME = """
+class BucketedDDP(BucketedDDP):
+    def finish_gradient_synchronization(self):
+        self.in_flight = [(flat.clone(), handle) for flat, handle in self.in_flight]
+        super().finish_gradient_synchronization()
+"""
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize(
+    ("source", "mistake"),
+    [(DIVIDED_ON_ITS_WAY, "divided on its way"), (COPIED_BEFORE_IT_CAME, "copied back too early")],
+)
+def test_a_virtual_rank_tells_what_became_of_a_bucket_on_its_way(source: str, mistake: str) -> None:
+    functions = functions_for(BUCKETED, namespace(extra=source, number="04"))
+    case = BUCKETED.visible[0]
+    assert judge(BUCKETED, case, *brought(BUCKETED, functions, case)).mistake == mistake

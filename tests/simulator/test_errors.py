@@ -119,6 +119,33 @@ def test_a_buffer_written_while_it_is_being_sent_is_told_with_both_lines() -> No
     assert f"at test_errors.py, line {written}, before wait() returned" in problem.text
 
 
+@pytest.mark.parametrize(("touch", "kind"), [("mul_(2)", "changed_in_flight"), ("add(1)", "read_before_wait")])
+def test_the_tensor_of_an_asynchronous_collective_is_the_networks_until_wait(touch: str, kind: str) -> None:
+    def early() -> None:
+        value = torch.ones(4)
+        work = dist.all_reduce(value, async_op=True)
+        value.mul_(2) if touch == "mul_(2)" else value.add(1)
+        work.wait()
+        value.mul_(2)
+
+    first, _ = _run(early, 2).timeline.problems  # type: ignore[union-attr]
+    assert (first.kind, first.rank) == (kind, 0)
+    assert f"the buffer of its all_reduce (test_errors.py, line {_line_of(early, 'all_reduce')})" in first.text
+
+
+def test_what_a_collective_only_gives_may_be_read_before_wait_and_everything_after_it() -> None:
+    def right() -> None:
+        mine, every = torch.ones(4), [torch.zeros(4) for _ in range(dist.get_world_size())]
+        work = dist.all_gather(every, mine, async_op=True)
+        mine + 1
+        work.wait()
+        torch.stack(every).mul_(2)
+        dist.all_reduce(mine)
+        mine.mul_(2)
+
+    assert _run(right, 2).timeline.problems == ()  # type: ignore[union-attr]
+
+
 def test_a_neighbour_of_a_buffer_in_flight_may_be_written() -> None:
     def beside() -> None:
         value = torch.ones(8)

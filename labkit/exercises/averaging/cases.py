@@ -23,7 +23,7 @@ def step(seed: int, rank: int, batch: int, passes: int = 1, **more: Value) -> di
         rank: Which rank.
         batch: Samples in each pass.
         passes: Backward passes.
-        more: quiet, spare, spare_passes, stumble, counted, keep, idle (see on_ranks.train).
+        more: quiet, spare, spare_passes, ahead, stumble, counted, keep, idle (see on_ranks.train).
     """
     batches = [hard_batch(part_of(seed, "rank", rank, number), batch) for number in range(passes)]
     return {"x": [x for x, _ in batches], "y": [y for _, y in batches], **more}
@@ -57,7 +57,7 @@ def training_case(
         world_size: Ranks.
         wrapper: The class that is built.
         rule: How gradients must travel: "each", "buckets" or "total".
-        steps: For each step its passes, quiet, spare_passes, stumble, keep, idle; {} is one pass.
+        steps: For each step its passes, quiet, ahead, spare_passes, stumble, keep, idle; {} is one pass.
         model: Options of the hard model.
         cap_bytes: Of a bucket; None for a wrapper that takes none.
         buffers: Whether forward shares rank 0's buffers.

@@ -347,13 +347,6 @@ TORCH = Mistake(
     says=("torch's own DistributedDataParallel", "torch.nn.parallel communicates"),
     certain=True,
 )
-TOO_EARLY = Mistake(
-    "a hook before the gradient is written",
-    "A gradient is None in your hook. register_hook calls before parameter.grad is written; what you "
-    "need is register_post_accumulate_grad_hook, which calls afterwards.",
-    seen=either(says("NoneType", "Invalid function argument"), says("unsupported operand", "'NoneType' and 'int'")),
-    certain=True,
-)
 NO_HANDLE = Mistake(
     "no handle to wait for",
     "dist.all_reduce returns a handle only with async_op=True; otherwise it is over when it returns None.",

@@ -82,7 +82,8 @@ def train(functions: Functions, inputs: Values) -> Values:
     """Wrap this rank's model and take some steps with it (overlapped_ddp, bucketed_ddp, accumulating_ddp, mini_ddp).
 
     Inputs: seed, model (options), wrapper (name), cap (MB, or None for no argument), lr, steps: a list of dicts with
-    x and y (one tensor for each backward of the step), quiet (how many of them run inside no_sync), spare (whether
+    x and y (one tensor for each backward of the step), quiet (how many of them run inside no_sync), ahead (whether
+    their forward runs before it), spare (whether
     this rank uses the spare layer), spare_passes (in how many of the first passes; without it in all), stumble
     (whether an error leaves a no_sync before), counted (by how much this rank's whole-numbered buffers have grown
     before the step), keep (gradients are not cleared before the step), perfect (targets are what the model says: every
@@ -139,12 +140,18 @@ def _backward_passes(wrapped: Any, step: dict[str, Any], cut: Cut) -> list[Value
                 raise KeyError("the learner's loader failed")
         except KeyError:
             pass
+        else:
+            raise RuntimeError("The exception that was raised inside no_sync did not come out of no_sync.")
     outputs: list[Value] = []
     quiet = int(step.get("quiet", 0))
     targets = [None] * len(step["x"]) if step.get("perfect") else step["y"]
     for number, (x, y) in enumerate(zip(step["x"], targets, strict=True)):
         options = {"spare": True} if uses_spare(step, number) else {}
-        if number < quiet:
+        if number < quiet and step.get("ahead"):
+            output = _forward(wrapped, x, options, cut)
+            with wrapped.no_sync():
+                outputs.append(_backward(output, y, cut))
+        elif number < quiet:
             with wrapped.no_sync():
                 outputs.append(_forward_and_backward(wrapped, x, y, options, cut))
         else:
@@ -158,12 +165,20 @@ def _backward_passes(wrapped: Any, step: dict[str, Any], cut: Cut) -> list[Value
 def _forward_and_backward(
     wrapped: Any, x: Tensor, y: Tensor | None, options: dict[str, bool], cut: Cut, idle: bool = False
 ) -> Tensor:
+    return _backward(_forward(wrapped, x, options, cut), y, cut, idle)
+
+
+def _forward(wrapped: Any, x: Tensor, options: dict[str, bool], cut: Cut) -> Tensor:
     output = wrapped(x, **options)
     cut()
+    return cast(Tensor, output)
+
+
+def _backward(output: Tensor, y: Tensor | None, cut: Cut, idle: bool = False) -> Tensor:
     if idle:
         for _ in LAYERS:  # the others' layers mark the wire
             cut()
     else:
         torch.autograd.backward(loss_of(output, output.detach() if y is None else y))
     cut()
-    return cast(Tensor, output.detach().clone())
+    return output.detach().clone()

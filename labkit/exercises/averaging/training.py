@@ -59,7 +59,13 @@ def steps_of(case: Case) -> list[dict[str, Any]]:
 
 def wrong_training(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong: a value that some rank must hold and does not, or gradients that travel otherwise."""
-    found = wrong_values(case, got) or _not_readable(case, wire) or _unwaited(wire) or wrong_wire(case, wire)
+    found = (
+        wrong_values(case, got)
+        or _not_readable(case, wire)
+        or _touched(wire)
+        or _unwaited(wire)
+        or wrong_wire(case, wire)
+    )
     if found is not None:
         yield found
 
@@ -103,6 +109,12 @@ def _not_readable(case: Case, wire: Wire) -> Finding | None:
             "dist.barrier() in your code; no rank needs it."
         ),
     )
+
+
+def _touched(wire: Wire) -> Finding | None:
+    """Return the first tensor that was used while a collective had it, whatever came of that."""
+    problem = next(iter(wire.problems_of("changed_in_flight", "read_before_wait")), None)
+    return None if problem is None else Finding("", problem.text, problem=problem)
 
 
 def _unwaited(wire: Wire) -> Finding | None:

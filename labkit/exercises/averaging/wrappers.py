@@ -15,7 +15,7 @@ from labkit.exercises.averaging import marks
 from labkit.exercises.averaging.gradient_marks import times
 from labkit.exercises.averaging.on_ranks import LAYERS
 from labkit.exercises.averaging.replay import models_of
-from labkit.exercises.averaging.stretches import trained
+from labkit.exercises.averaging.stretches import stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth
 
 
@@ -96,9 +96,14 @@ def first_step_alone(case: Case, got: Got, wire: Wire) -> bool:
     return bool(found) and found <= {"own", "own/N"}
 
 
-def reduced_twice_later(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether the first step is right, and the second is divided, or added up, once more."""
-    return _later_marks(case, got) in ({times(1 / case.world_size)}, {times(case.world_size)})
+def travels_quietly(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether something travelled in the backward of a pass inside no_sync."""
+    quiet = [int(step.get("quiet", 0)) for step in steps_of(case)]
+    return any(
+        0 <= each.step < len(quiet) and each.run < quiet[each.step] and each.part != "forward" and each.calls
+        for rank in range(case.world_size)
+        for each in stretches(case, wire, rank) or ()
+    )
 
 
 EQUAL_LATER = Mistake(
@@ -119,12 +124,6 @@ FIRST_STEP = Mistake(
     "must do their work in every step.",
     seen=first_step_alone,
 )
-MORE_HOOKS = Mistake(
-    "hooks added in every step",
-    "The first step is right, and in the second every gradient is divided or added up once more: a hook stays "
-    "registered, so register it once, in __init__, and not in forward.",
-    seen=reduced_twice_later,
-)
 PASSES = Mistake(
     "mean over the passes",
     "The gradients are divided by the number of backward passes: no_sync only puts off the message, and "
@@ -137,7 +136,13 @@ DIVIDED_ON_ITS_WAY = Mistake(
     "all_reduce was in flight. Divide before the call, or after wait().",
     seen=divided_on_its_way,
 )
-COMMON = (
+SENT_QUIETLY = Mistake(
+    "sends inside no_sync",
+    "Something travels in a backward inside no_sync. While the flag is down the hook must return before it counts or "
+    "sends; only the next backward outside sends.",
+    seen=travels_quietly,
+)
+AT_FIRST = (
     marks.TORCH,
     marks.TO_ONE,
     marks.UNWAITED,
@@ -145,6 +150,9 @@ COMMON = (
     marks.BUFFERS_AT_START,
     marks.FROZEN_AT_START,
     marks.TIED,
+)
+"""What is looked for before what the numbers are."""
+NUMBERS = (
     marks.SUM,
     marks.SOME_SUMS,
     marks.MULTIPLIED,

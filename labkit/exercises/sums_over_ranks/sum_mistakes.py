@@ -159,6 +159,12 @@ def _left_the_group(came: SumOutcome) -> bool:
     return "group" in came.case.inputs[0] and (leaves_the_group(came.case, came.wire) or not came.wire.messages)
 
 
+def _has_too_few_chunks(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether a ring looked for a chunk that its list does not have."""
+    rings = ("in reduce_scatter", "in all_gather")
+    return failure.error == "IndexError" and "out of range" in failure.message and any(map(failure.detail.count, rings))
+
+
 _GAPS = ("transposed", "every other", "column")
 _LIBRARY, _IN_FLIGHT, _NOT_WAITED = traffic.SENT
 _COMMON = (
@@ -170,6 +176,10 @@ _COMMON = (
                 "What a rank receives in a step must be the chunk that its left neighbour sends in it, cut at the "
                 "same places: check which chunk each of the two names in that step (ring_plan says it), then the "
                 "chunk bounds.", failed=lambda case, failure, wire: sizes_differ(failure)),
+    sum_mistake("fewer chunks than ranks",
+                "The list that the ring goes round has fewer chunks than there are ranks: tensor.chunk(N) may return "
+                "fewer than N. tensor_split(N) always returns N, the last ones shorter or empty.",
+                failed=_has_too_few_chunks, certain=True),
     sum_mistake("buffer of another type",
                 "This tensor is not float32, and torch.empty(n) is: what is received needs a buffer of the type that "
                 "is sent. Make it with torch.empty_like(chunk).",

@@ -35,7 +35,7 @@ _ITSELF, _REPLACED, _OWN, _NOTHING, _OWN_INPUTS, _FOR_THEMSELVES, _TOO_MUCH, _UN
 _MISSING, _NOT_WAITED, _EMPTY, _EMPTY_BATCH = (
     "a piece never arrives", "not waited for", "an empty piece is sent", "empty batch",
 )  # fmt: skip
-_AWAITED, _BOTH_WAYS = "an empty piece is waited for", "left out both ways"
+_TYPE, _AWAITED, _BOTH_WAYS = "buffer of another type", "an empty piece is waited for", "left out both ways"
 
 
 def exchange_case(
@@ -201,6 +201,12 @@ def _takes_sizes_for_equal(case: Case, failure: Failure, wire: Wire) -> bool:
     return len(sizes) > 1 and (sizes_differ(failure) or "size" in failure.message or "shape" in failure.message)
 
 
+def _receives_another_type(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether pieces of one length, wider than float32, met buffers of another number of bytes."""
+    pieces = [piece for rank in members_of(case) for piece in _pieces(case, rank)]
+    return len({piece.numel() for piece in pieces}) == 1 and pieces[0].element_size() > 4 and sizes_differ(failure)
+
+
 def _sends_nothing_to_somebody(case: Case, failure: Failure, wire: Wire) -> bool:
     return any(not message.bytes for message in wire.messages)
 
@@ -251,7 +257,7 @@ EXERCISE = declared(
     visible=(
         exchange_case("3 ranks, 2 elements each", [[2] * 3] * 3, 81),
         exchange_case("3 ranks, uneven sizes, some empty", [[1, 2, 3], [0, 4, 1], [2, 0, 2]], 82),
-        exchange_case("4 ranks, one element each", [[1] * 4] * 4, 83),
+        exchange_case("4 ranks, one element each, int64", [[1] * 4] * 4, 83, dtype=torch.int64),
         exchange_case("3 ranks, of which one has nothing for the others", [[2, 0, 1], [0, 3, 0], [1, 0, 2]], 85),
         exchange_case(
             "5 ranks, of which 1, 3 and 4 take part",
@@ -271,6 +277,9 @@ EXERCISE = declared(
     sweep=sweep(_exchange_on, lambda case: case.world_size - 1, slack=3, sizes=SIZES[:8]),
     mistakes=(
         *in_failures("calls the library"),
+        sum_mistake(_TYPE,
+                    "These pieces are not float32, and torch.empty(n) is: what is received needs a buffer of the type "
+                    "that is sent. Receive into outputs[i] itself.", failed=_receives_another_type),
         sum_mistake(_ITSELF, "A rank cannot send to itself: copy its own piece, outputs[rank].copy_(inputs[rank]).",
                     failed=_sends_to_itself),
         sum_mistake(_EMPTY_BATCH,

@@ -161,3 +161,20 @@ WRONG.changed(
     "an empty piece is waited for",
     ("if outputs[source].numel():", "if inputs[source].numel():"),
 )
+WRONG.changed(
+    "receives into float32",
+    "buffer of another type",
+    (
+        ("            batch.append(dist.P2POp(dist.irecv, outputs[source], group=group, group_peer=source))"),
+        (
+            "            landing[source] = torch.empty(outputs[source].numel())\n"
+            "            batch.append(dist.P2POp(dist.irecv, landing[source], group=group,"
+            " group_peer=source))"
+        ),
+    ),
+    ("    batch = []\n", "    batch, landing = [], {}\n"),
+    (
+        "        work.wait()\n",
+        ("        work.wait()\n    for source, piece in landing.items():\n        outputs[source].copy_(piece)\n"),
+    ),
+)

@@ -267,7 +267,7 @@ EXERCISE = declared(
     ),
     sweep=sweep(_drop_in_on, ring_steps, slack=3),
     mistakes=(
-        *common("calls the library"),
+        *common("calls the library", "fewer chunks than ranks"),
         sum_mistake(_OUTSIDER,
                     "A rank outside the group must return at once, sending and receiving nothing: "
                     "dist.get_rank(group) is -1 there.", failed=_keeps_an_outsider),

@@ -240,3 +240,16 @@ WRONG.changed(
         "wide[place].copy_(wide[place] / size if partial.is_floating_point() else (wide[place] / size).round())",
     ),
 )
+WRONG.changed(
+    "chunk for tensor_split",
+    "fewer chunks than ranks",
+    ("partial.tensor_split(size), flat.tensor_split(size)", "partial.chunk(size), flat.chunk(size)"),
+)
+WRONG.changed(
+    "puts the result under tensor.data",
+    "works on a copy of a non-contiguous tensor",
+    (
+        ("        if not source.is_contiguous():\n            source.copy_(flat.view(source.shape))\n"),
+        "        tensor.data = flat.clone().view(source.shape)\n",
+    ),
+)

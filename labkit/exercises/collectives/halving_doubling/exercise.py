@@ -38,6 +38,7 @@ _EMPTY, _WRONG_ERROR, _NO_PAIR = (
 )  # fmt: skip
 _SAME_HALF, _WHOLE, _UNEVEN = "halves that do not fit", "whole tensor to each partner", "halves of different sizes"
 
+_BACK_WHOLE = "the whole tensor on the way back"
 _AS_THERE = "back in the order of the way there"
 
 
@@ -131,6 +132,15 @@ def _back_as_there(came: SumOutcome) -> bool:
     return rounds > 1 and all(len(to) == 2 * rounds and to[rounds:] == to[:rounds] for to in sent)
 
 
+def _goes_back_whole(came: SumOutcome) -> bool:
+    """Return whether halves went there, and whole tensors came back."""
+    rounds, whole = doublings(came.case.world_size), tensor_bytes(came.case)
+    sent = [[message.bytes for message in came.wire.sent_by(rank)] for rank in range(came.case.world_size)]
+    return rounds > 0 and all(
+        len(sizes) == 2 * rounds and max(sizes[:rounds]) < min(sizes[rounds:]) == whole for sizes in sent
+    )
+
+
 def _cut_unevenly(case: Case, failure: Failure, wire: Wire) -> bool:
     odd = input_of(case, 0).numel() % case.world_size != 0
     return odd and (sizes_differ(failure) or "size" in failure.message or "shape" in failure.message)
@@ -195,10 +205,15 @@ EXERCISE = declared(
         sum_mistake(_AS_THERE,
                     "The way back is the way there in reverse: the partner of the last round comes first. In the order "
                     "of the way there a rank hands on a part that is not complete yet.", came=_back_as_there),
+        sum_mistake(_BACK_WHOLE,
+                    "On the way back every message holds the whole tensor, and writes partial sums over complete ones. "
+                    "Send the part that is complete here, and receive into the partner's alone.",
+                    came=_goes_back_whole),
         *common("no all-gather", THROUGH_ONE, EVERYBODY, "a contribution added twice"),
         sum_mistake(_UNEVEN,
                     "A part with an odd number of elements has halves of different sizes: the partner must receive "
-                    "exactly as many as are sent.", failed=_cut_unevenly),
+                    "exactly as many as are sent. A rank sends the half that its partner keeps, and receives as many "
+                    "elements as the half that it keeps itself.", failed=_cut_unevenly),
         *common("everybody receives first"),
         reworded("contributions missing",
                  "Some contributions never arrived: look at the phase in which the ranks that are named should have "

@@ -215,3 +215,33 @@ WRONG.changed(
     "halves that do not fit",
     ("middle = mine.numel() // 2", "middle = mine.numel() // 2 + (mine.numel() % 2 if rank & distance else 0)"),
 )
+WRONG.changed(
+    "whole tensors on the way back",
+    "the whole tensor on the way back",
+    (
+        ("    for partner, theirs, kept in reversed(splits):\n        exchange(kept, partner, theirs, partner)"),
+        (
+            "    ranks = list(range(world_size))\n"
+            "    for partner, theirs, kept in reversed(splits):\n"
+            "        whole = tensor.view(-1).clone()\n"
+            "        exchange(tensor.view(-1).clone(), partner, whole, partner)\n"
+            "        tensor.view(-1).copy_(whole)"
+        ),
+    ),
+)
+WRONG.changed(
+    "sends the half that it keeps",
+    "halves of different sizes",
+    (
+        "theirs, mine = (low, high) if rank & distance else (high, low)",
+        (
+            "mine, theirs = (low, high) if rank & distance else (high, low)\n"
+            "        theirs, mine = mine, theirs\n"
+            "        theirs, mine = mine, theirs"
+        ),
+    ),
+    (
+        ("exchange(theirs, partner, incoming, partner)\n        mine"),
+        ("exchange(mine, partner, incoming, partner)\n        mine"),
+    ),
+)

@@ -16,6 +16,15 @@ from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.asked_error import NEEDLESS, NO_ERROR, sums_unless, wrong_errors
 from labkit.exercises.collectives.hierarchical_all_reduce.driver import drive
+from labkit.exercises.collectives.hierarchical_all_reduce.phases import (
+    Levels,
+    between_first,
+    inside_too_early,
+    left_by,
+    no_gather_between,
+    no_gather_inside,
+    piece_of_the_node,
+)
 from labkit.exercises.sums_over_ranks.sum_mistakes import common, reworded, sum_mistake
 from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
 from labkit.exercises.sums_over_ranks.sums import input_of, is_second_use, least_traffic, reduce_case, whole_numbers
@@ -27,6 +36,7 @@ _PEERS, _NODE_ONLY, _FLAT, _LEADERS, _WHOLE = (
     "peers not translated", "the nodes never talk", "one ring over all ranks", "leaders only",
     "whole tensor between the nodes",
 )  # fmt: skip
+_DEALT, _INSIDE_TWICE = "ranks dealt out in turn", "too much inside the node"
 
 
 def nodes_case(
@@ -74,6 +84,31 @@ def _leaders_talk(case: Case, wire: Wire) -> bool:
     return _per_node(case) > 1 and nodes > 1 and 0 < talkers <= nodes
 
 
+def _deals_ranks_out(case: Case, wire: Wire) -> bool:
+    """Return whether ranks 0, n, 2n, ... of n nodes were taken for one node, and neighbours for different ones."""
+    local = _per_node(case)
+    nodes, (across, within) = case.world_size // local, _most_bytes(case)
+    if local < 2 or nodes < 2 or across == within:
+        return False
+    sent = [[sum(m.bytes for m in wire.sent_by(rank) if (m.dst % nodes == rank % nodes) is same)
+             for same in (True, False)] for rank in range(case.world_size)]  # fmt: skip
+    return all(0 < mine <= within and 0 < others <= across for mine, others in sent) and any(
+        mine > across for mine, _ in sent
+    )
+
+
+def _left(phases: Callable[[Levels], None]) -> Callable[[SumOutcome], bool]:
+    """Return a test: the ranks hold what these phases leave."""
+
+    def seen(came: SumOutcome) -> bool:
+        if _asks_for_error(came.case):
+            return False
+        left = left_by(phases, came.inputs, _per_node(came.case))
+        return bool(left) and all(map(torch.equal, came.views, left)) and not came.unchanged
+
+    return seen
+
+
 def _way(case: Case, wire: Wire) -> str:
     """Return the mistake that the messages between the nodes show, or ""."""
     sent = [_sent_bytes(case, wire, rank)[0] for rank in range(case.world_size)]
@@ -81,6 +116,8 @@ def _way(case: Case, wire: Wire) -> str:
         return _NODE_ONLY
     if _is_flat(case, wire):
         return _FLAT
+    if _deals_ranks_out(case, wire):
+        return _DEALT
     if _leaders_talk(case, wire):
         return _LEADERS
     return _WHOLE if max(sent) > _most_bytes(case)[0] else ""
@@ -110,7 +147,8 @@ def _traffic(case: Case, wire: Wire) -> Iterator[Finding]:
         for sent, limit, where in both:
             if sent > limit:
                 text = f"The sums are right, but rank {rank} sends {sent} bytes {where}; {limit} are enough."
-                yield Finding(_way(case, wire), text, f"at most {limit} bytes {where}", f"{sent} bytes", rank)
+                mistake = _way(case, wire) or (_INSIDE_TWICE if where == "inside its node" else "")
+                yield Finding(mistake, text, f"at most {limit} bytes {where}", f"{sent} bytes", rank)
 
 
 def _took_places_for_ranks(case: Case, failure: Failure, wire: Wire) -> bool:
@@ -180,7 +218,31 @@ EXERCISE = declared(
                     "Each rank sends more than its share between the nodes: reduce-scatter inside the node first, so "
                     "that only a piece of 1/ranks_per_node has to travel.", came=_shows(_WHOLE),
                     failed=lambda case, failure, wire: _way(case, wire) == _WHOLE),
-        *common("a contribution added twice", "needs sizes that divide"),
+        sum_mistake(_DEALT,
+                    "Ranks were taken for a node as if they were dealt out in turn, and so the large pieces cross "
+                    "between nodes. Ranks 0 to G - 1 are node 0: node, local = divmod(rank, ranks_per_node).",
+                    came=_shows(_DEALT)),
+        sum_mistake(_INSIDE_TWICE,
+                    "More travels inside the node than one reduce-scatter, which comes first, and one all-gather, "
+                    "which comes last: between the two a rank needs nothing but its own piece."),
+        sum_mistake("no all-gather inside the node",
+                    "Each rank has its own piece of the total, and nobody hands it round inside the node: that is the "
+                    "last phase, an all_gather.", came=_left(no_gather_inside)),
+        sum_mistake("no all-gather between the nodes",
+                    "Between the nodes only the reduce-scatter ran, so each rank has one chunk of its piece complete. "
+                    "The piece wants an all_gather between the nodes too, before it is handed round inside.",
+                    came=_left(no_gather_between)),
+        sum_mistake("handed round before it is complete",
+                    "The all-gather inside the node came before the all-gather between the nodes: the pieces that were "
+                    "handed round had other nodes' part in one chunk only.", came=_left(inside_too_early)),
+        sum_mistake("between the nodes first",
+                    "The nodes exchanged pieces before their ranks had been added up inside. First reduce-scatter "
+                    "inside, so that a rank's piece is its node's sum; then between.", came=_left(between_first)),
+        sum_mistake("another piece than its own",
+                    "Between the nodes a rank took the piece with its node's number. After the reduce-scatter inside, "
+                    "the piece that is complete on a rank has the rank's place in its node: pieces[local].",
+                    came=_left(piece_of_the_node)),
+        *common("fewer chunks than ranks", "a contribution added twice", "needs sizes that divide"),
         reworded("contributions missing",
                  "Some contributions never arrived: look at the phase in which the ranks that are named should have "
                  "been added."),

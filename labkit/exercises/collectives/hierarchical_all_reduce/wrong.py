@@ -149,7 +149,7 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
 
 wrong("works on a copy", "not in place", _nodes(flat="tensor.clone().view(-1)"))
 wrong("the mean", "mean instead of sum", _nodes(end="tensor /= n"))
-wrong("nothing is gathered", "contributions missing", _nodes(last="pass"))
+wrong("nothing is gathered", "no all-gather inside the node", _nodes(last="pass"))
 wrong(
     "the rest is cut off",
     "contributions missing",
@@ -161,7 +161,7 @@ wrong(
     "a contribution added twice",
     _nodes(last="reduce_scatter(pieces, inside); all_gather(pieces, inside)"),
 )
-wrong("the nodes do not hand round", "contributions missing", _nodes(middle="pass"))
+wrong("the nodes do not hand round", "no all-gather between the nodes", _nodes(middle="pass"))
 WRONG.changed(
     "the condition turned round",
     "an error where none is due",
@@ -175,7 +175,7 @@ WRONG.changed(
 )
 WRONG.changed(
     "neighbours in the numbers of different nodes",
-    "whole tensor between the nodes",
+    "ranks dealt out in turn",
     (
         "    node, local = divmod(rank, ranks_per_node)\n"
         "    inside = range(node * ranks_per_node, (node + 1) * ranks_per_node)\n"
@@ -194,3 +194,42 @@ WRONG.changed(
     "no error",
     ("if world_size % ranks_per_node:", "if ranks_per_node > world_size:"),
 )
+WRONG.changed(
+    "the piece of the node's number",
+    "another piece than its own",
+    ("pieces[local].tensor", "pieces[node % ranks_per_node].tensor"),
+)
+WRONG.changed(
+    "all-reduces inside first",
+    "too much inside the node",
+    ("    chunks = pieces[local]", ("    all_gather(pieces, inside)\n    chunks = pieces[local]")),
+)
+WRONG.changed(
+    "both all-gathers in the wrong order",
+    "handed round before it is complete",
+    (
+        ("    all_gather(chunks, between)\n    all_gather(pieces, inside)"),
+        ("    all_gather(pieces, inside)\n    all_gather(chunks, between)"),
+    ),
+)
+WRONG.wrong(
+    "between the nodes before inside",
+    "between the nodes first",
+    """
+def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
+    world_size, rank = dist.get_world_size(), dist.get_rank()
+    if world_size % ranks_per_node:
+        raise ValueError(f"{ranks_per_node} ranks per node do not divide {world_size} ranks.")
+    node, local = divmod(rank, ranks_per_node)
+    inside = range(node * ranks_per_node, (node + 1) * ranks_per_node)
+    between = range(local, world_size, ranks_per_node)
+
+    pieces = tensor.view(-1).tensor_split(ranks_per_node)
+    chunks = pieces[local].tensor_split(len(between))
+    reduce_scatter(chunks, between)
+    all_gather(chunks, between)
+    reduce_scatter(pieces, inside)
+    all_gather(pieces, inside)
+""",
+)
+WRONG.changed("chunk for tensor_split", "fewer chunks than ranks", (".tensor_split", ".chunk"))

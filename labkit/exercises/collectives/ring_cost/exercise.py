@@ -46,7 +46,7 @@ EXERCISE = formulas(
     counted=RIGHT,
     visible=(
         _doubled_case("4 ranks, 1 GB over 10 GB/s; then each number doubled", 1e9, 4, 1e-5, 1e10, 0.25),
-        seconds_case("5 and 2 ranks, 1 KB, latency counts", [(1000, 5, 2e-5, 1e9), (1000, 2, 1e-4, 1e9)], 0.001),
+        seconds_case("5 and 2 ranks, 1 KB, latency counts", [(1001, 5, 2e-5, 1e9), (1001, 2, 1e-4, 1e9)], 0.001),
     ),
     hints=(
         "A message costs its latency plus its bytes over the bandwidth. How many messages follow one another, how "
@@ -75,7 +75,9 @@ EXERCISE = formulas(
         Mistake("no rounding up",
                 "tree_seconds does not round log2 N; a tree has whole rounds: math.ceil(math.log2(N)).",
                 {"tree_seconds": lambda b, n, a, w: 2 * math.log2(n) * (a + b / w)}),
-        Mistake("rounded down", "tree_seconds rounds log2 N down; with 5 ranks it takes 3 rounds, not 2.",
+        Mistake("rounded down",
+                "tree_seconds has too few rounds where N is no power of two: 5 ranks take 3, not 2. Round up, and take "
+                "the logarithm to base 2: math.ceil(math.log2(N)); math.log is the natural one.",
                 {"tree_seconds": lambda b, n, a, w: 2 * math.floor(math.log2(n)) * (a + b / w)}),
         Mistake("a round too many for powers of two",
                 "tree_seconds counts a round too many where N is a power of two: 4 ranks need 2 rounds, and bit_length "
@@ -84,6 +86,16 @@ EXERCISE = formulas(
         Mistake("one step for each rank",
                 "tree_seconds counts a step for each rank; in a tree the number of ranks that are done doubles in "
                 "each round.", {"tree_seconds": lambda b, n, a, w: 2 * (n - 1) * (a + b / w)}),
+        Mistake("bytes paid once each way",
+                "tree_seconds pays the latency in every round, and the bytes only once up and once down. A round waits "
+                "for the one before, and in each of them the whole tensor travels.",
+                {"tree_seconds": lambda b, n, a, w: 2 * (doublings(n) * a + b / w)}),
+        Mistake("divided by what a link carries",
+                "bus_bandwidth divides by 2(N-1)/N. Each link of a ring carries that many times the tensor, so its "
+                "rate is algbw times it.", {"bus_bandwidth": lambda b, s, n: b / s / (2 * (n - 1) / n)}),
+        Mistake("bits for bytes",
+                "ring_seconds counts bits: num_bytes are bytes, and bandwidth_Bps is in bytes per second.",
+                {"ring_seconds": lambda b, n, a, w: 2 * (n - 1) * (a + 8 * b / n / w)}),
         Mistake("a chunk where the tree sends all",
                 "tree_seconds cuts the tensor. In a tree every message holds all of it: nothing is halved, and no "
                 "chunks are made.",

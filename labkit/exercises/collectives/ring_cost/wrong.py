@@ -70,3 +70,25 @@ WRONG.changed(
     "sent and received add up",
     ("num_bytes / (world_size * bandwidth_Bps)", "2 * num_bytes / (world_size * bandwidth_Bps)"),
 )
+WRONG.changed("the natural logarithm", "rounded down", ("math.log2(world_size)", "math.log(world_size)"))
+WRONG.changed(
+    "a tree whose bytes flow on",
+    "bytes paid once each way",
+    (
+        "2 * math.ceil(math.log2(world_size)) * (latency_s + num_bytes / bandwidth_Bps)",
+        "2 * (math.ceil(math.log2(world_size)) * latency_s + num_bytes / bandwidth_Bps)",
+    ),
+)
+WRONG.changed(
+    "busbw the wrong way round",
+    "divided by what a link carries",
+    (
+        "return 2 * (world_size - 1) / world_size * num_bytes / seconds",
+        "return num_bytes / seconds / (2 * (world_size - 1) / world_size)",
+    ),
+)
+WRONG.changed(
+    "bits of a chunk",
+    "bits for bytes",
+    ("num_bytes / (world_size * bandwidth_Bps)", "8 * num_bytes / (world_size * bandwidth_Bps)"),
+)

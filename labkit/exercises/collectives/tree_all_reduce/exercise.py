@@ -32,6 +32,7 @@ _DOWN, _THROUGH_ROOT, _ONE_BY_ONE, _FEW, _POWERS = (
     "down in the order of the way up", "everything through rank 0", "one after another", "too few rounds",
     "only for powers of two",
 )  # fmt: skip
+_OVER_ITS_OWN, _NEW_NAME = "received over its own numbers", "added under a new name"
 _BOTH_WAYS = "more messages than in a tree"
 
 
@@ -79,7 +80,40 @@ def _tree_traffic(case: Case, wire: Wire) -> Iterator[Finding]:
 
 
 def _finds_no_partner(case: Case, failure: Failure, wire: Wire) -> bool:
-    return not is_power_of_two(len(members_of(case))) and looks_for_a_stranger(case, failure, wire)
+    alone = "itself" in failure.message + failure.detail or any(wait.rank == wait.peer for wait in failure.waits)
+    stranger = alone or looks_for_a_stranger(case, failure, wire)
+    return not is_power_of_two(len(members_of(case))) and stranger
+
+
+def _adders(size: int) -> set[int]:
+    """Return the group ranks that receive on the way up."""
+    return {rank for rank in range(0, size, 2) if rank + 1 < size}
+
+
+def _receives_over_its_own(came: SumOutcome) -> bool:
+    """Return whether every rank has what rank 0 gets if a rank that receives on the way up loses its own numbers.
+
+    It then adds what came to itself, or adds nothing.
+    """
+    size = len(came.members)
+    for factor in (2, 1):
+        held, distance = [each.double() for each in came.inputs], 1
+        while distance < size:
+            for rank in range(0, size - distance, 2 * distance):
+                held[rank] = factor * held[rank + distance]
+            distance *= 2
+        if size > 1 and came.is_near(held[0], 1e-6):
+            return True
+    return False
+
+
+def _adds_under_a_new_name(came: SumOutcome) -> bool:
+    """Return whether exactly the ranks that add on the way up hold their own numbers still, and the others the sum."""
+    adders, wanted = _adders(len(came.members)), came.exact.double()
+    return bool(adders) and all(
+        torch.equal(view, mine) if place in adders else torch.equal(view.double(), wanted)
+        for place, (view, mine) in enumerate(zip(came.views, came.inputs, strict=True))
+    )
 
 
 EXERCISE = declared(
@@ -117,6 +151,14 @@ EXERCISE = declared(
             "mean instead of sum",
             "only rank 0 has the sum",
         ),
+        sum_mistake(_OVER_ITS_OWN,
+                    "What came on the way up was received into tensor, over this rank's own numbers: receive into a "
+                    "buffer, incoming = torch.empty_like(tensor), then tensor += incoming.",
+                    came=_receives_over_its_own),
+        sum_mistake(_NEW_NAME,
+                    "The ranks that add on the way up still hold their own numbers, and the others have the sum: "
+                    "tensor = tensor + incoming makes a new tensor, and the caller's stays as it was. Add in place: "
+                    "tensor += incoming.", came=_adds_under_a_new_name),
         sum_mistake(_DOWN,
                     "The way down is the way up in reverse: take the largest distance first, or a rank passes on the "
                     "total before it has it.", came=_hands_on_too_early),
@@ -137,7 +179,8 @@ EXERCISE = declared(
         *common("group ranks taken for global ranks"),
         sum_mistake(_POWERS,
                     "With a number of ranks that is no power of two a partner may not exist: check rank + d < N "
-                    "before receiving from or sending to it.", failed=_finds_no_partner),
+                    "before receiving from or sending to it. A rank left over waits for the next round, and no other "
+                    "rank takes the missing one's place.", failed=_finds_no_partner),
         *common("everybody receives first"),
         reworded("contributions missing",
                  "Some contributions never came into the sum. On the way up a rank that receives adds what came, "

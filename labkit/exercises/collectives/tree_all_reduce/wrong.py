@@ -243,3 +243,32 @@ WRONG.changed(
     ("group_dst=rank", "dst=rank"),
     ("group_src=rank", "src=rank"),
 )
+WRONG.changed(
+    "receives into the tensor and adds it to itself",
+    "received over its own numbers",
+    (
+        ("            dist.recv(incoming, group_src=rank + distance, group=group)\n            tensor += incoming\n"),
+        (
+            "            incoming = tensor\n"
+            "            dist.recv(tensor, group_src=rank + distance, group=group)\n"
+            "            tensor += incoming\n"
+        ),
+    ),
+)
+WRONG.changed(
+    "a sum under the same name", "added under a new name", ("tensor += incoming", "tensor = tensor + incoming")
+)
+WRONG.changed(
+    "the last rank for a partner that is missing",
+    "only for powers of two",
+    (
+        (
+            "        elif rank % (2 * distance) == 0 and rank + distance < world_size:\n"
+            "            dist.recv(incoming, group_src=rank + distance, group=group)"
+        ),
+        (
+            "        elif rank % (2 * distance) == 0:\n"
+            "            dist.recv(incoming, group_src=min(rank + distance, world_size - 1), group=group)"
+        ),
+    ),
+)

@@ -187,22 +187,67 @@ def _some_as_they_were(case: Case, got: Got, wire: Wire) -> bool:
     return bool(wrong) and all(close(came, own) for came, own in wrong)
 
 
+def _another_operation(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether rank 0's gradients are another operation's, divided by the ranks or not."""
+    if not isinstance(got, tuple):
+        return False
+    own = [gradients_of(model) for model in _after_backward(case)]
+    came: Value = got[0].get("gradients")
+    names = [name for name in own[0] if all(isinstance(each[name], Tensor) for each in own)]
+    if not isinstance(came, dict) or not names:
+        return False
+    for operation in (torch.amax, torch.amin, torch.prod):
+        found = {name: operation(torch.stack([cast(Tensor, each[name]) for each in own]), 0) for name in names}
+        if any(all(close(came.get(n), each / by) for n, each in found.items()) for by in (1, case.world_size)):
+            return True
+    return False
+
+
+def _parameters_moved(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether all gradients are right and a parameter is not."""
+    if not isinstance(got, tuple):
+        return False
+    right = averaged(case)
+    return all(
+        same(one.get("gradients"), record(other, "gradients")) for one, other in zip(got, right, strict=True)
+    ) and any(not same(one.get("state"), record(other, "state")) for one, other in zip(got, right, strict=True))
+
+
 def _calls_differ(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether a layer is not used by all, and the ranks made different numbers of calls, or came to no end."""
     counts = {sum(call.rank == rank for call in wire.collectives) for rank in range(case.world_size)}
-    return any(inputs.get("spare") for inputs in case.inputs) and (isinstance(got, Failure) or len(counts) > 1)
+    own = marks.says("assign a gradient")(case, got, wire) or _zeros_require_gradients(case, got, wire)
+    differ = (isinstance(got, Failure) and not own) or len(counts) > 1
+    return any(inputs.get("spare") for inputs in case.inputs) and differ
+
+
+def _zeros_require_gradients(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a gradient itself was a leaf that requires one."""
+    leaf = marks.says("leaf Variable that requires grad")(case, got, wire)
+    return leaf and isinstance(got, Failure) and ".grad" in got.detail.rstrip().rpartition("\n")[2]
 
 
 MISTAKES = (
-    Mistake("sum instead of mean", marks.SUM.hint, seen=_ratio("N")),
+    marks.TO_ONE,
+    marks.UNWAITED,
+    Mistake("sum instead of mean",
+            f"{marks.SUM.hint} Divide in place, parameter.grad /= N: grad = parameter.grad / N makes another tensor.",
+            seen=_ratio("N")),
+    Mistake("another operation",
+            "The numbers are the largest or smallest over the ranks, or their product, not what they add up to: "
+            "all_reduce adds by default, ReduceOp.SUM.", seen=_another_operation),
+    Mistake("a step for the optimizer",
+            "The gradients are right, and parameters have changed. Whoever calls takes the step: only gradients are "
+            "yours.", seen=_parameters_moved),
     Mistake("multiplied, not divided", marks.MULTIPLIED.hint, seen=_ratio("NN")),
     Mistake("not all divided",
             "Some gradients are the mean over all ranks, others as large as the sum: divide each by "
             "dist.get_world_size(), inside the loop, also where only some ranks had a gradient.", seen=_some_are_sums),
     Mistake("divided twice", marks.TWICE.hint, seen=_ratio("1/N")),
     Mistake("divided by a constant", marks.CONSTANT.hint, seen=_ratio("N/c")),
-    Mistake("never averaged", "Every rank still has its own gradients. Either nothing was reduced, or the result was "
-            "never written into parameter.grad.",
+    Mistake("never averaged", "Every rank still has its own gradients. Either nothing was reduced, or something else "
+            "than parameter.grad (a copy of it, the parameter's values), and the result was never written into "
+            "parameter.grad.",
             seen=_own),
     Mistake("rank 0's gradients for all",
             "Every rank has rank 0's own gradients: broadcast hands them out and adds nothing. The mean is over all "
@@ -213,7 +258,8 @@ MISTAKES = (
     Mistake("gradients set to zero",
             "Every gradient is 0: zeros belong only where this rank has no gradient, grad is None.", seen=_all_zero),
     Mistake("divided, never added up",
-            "Every gradient is the rank's own, divided by the number of ranks: the others' were never added.",
+            "Every gradient is the rank's own, divided by the number of ranks: the others' were never added. "
+            "all_reduce adds up in the tensor that it is given: give it parameter.grad itself, not a copy.",
             seen=_divided_only),
     Mistake("biases left out", marks.BIASES.hint, seen=_biases_left_out),
     Mistake("some are left out",
@@ -226,6 +272,13 @@ MISTAKES = (
     Mistake("the mean was not kept",
             "A rank without a gradient still has none: the zeros were sent, but the mean came back into a separate "
             "tensor. Make that tensor parameter.grad.", seen=_mean_not_kept),
+    Mistake("zeros of another type",
+            "The zeros have another dtype, shape or device than the parameter: torch.zeros(shape) is float32 on "
+            "the CPU. torch.zeros_like(parameter) is like the parameter in all three.",
+            seen=marks.says("assign a gradient"), certain=True),
+    Mistake("zeros that require a gradient",
+            "The zeros were made with requires_grad=True, and autograd guards them against changes in place. A "
+            "gradient needs no gradient: torch.zeros_like(parameter).", seen=_zeros_require_gradients, certain=True),
     Mistake("a missing gradient is skipped",
             "A rank that did not use a layer has grad None there and skips the call, while another rank makes it: the "
             "calls no longer fit together. Put zeros first, on every rank.",

@@ -199,3 +199,45 @@ def average_gradients(module):
             parameter.grad = total / dist.get_world_size()
 """,
 )
+WRONG.changed(
+    "divides into another tensor",
+    "sum instead of mean",
+    ("        parameter.grad.div_(dist.get_world_size())\n", "        grad = parameter.grad / dist.get_world_size()\n"),
+)
+WRONG.changed(
+    "reduces the parameters",
+    "never averaged",
+    ("dist.all_reduce(parameter.grad)", "dist.all_reduce(parameter.data)"),
+    ("parameter.grad.div_(", "parameter.data.div_("),
+)
+WRONG.changed(
+    "zeros of float32", "zeros of another type", ("torch.zeros_like(parameter)", "torch.zeros(parameter.shape)")
+)
+WRONG.changed(
+    "requires zeros",
+    "zeros that require a gradient",
+    ("torch.zeros_like(parameter)", "torch.zeros_like(parameter, requires_grad=True)"),
+)
+WRONG.changed(
+    "async_op and no wait",
+    "a wait is missing",
+    ("dist.all_reduce(parameter.grad)", "dist.all_reduce(parameter.grad, async_op=True)"),
+)
+WRONG.changed(
+    "reduces a clone",
+    "divided, never added up",
+    ("dist.all_reduce(parameter.grad)", ("grad = parameter.grad.clone()\n        dist.all_reduce(grad)")),
+)
+WRONG.changed(
+    "dist.reduce", "reduced to one rank", ("dist.all_reduce(parameter.grad)", "dist.reduce(parameter.grad, 0)")
+)
+WRONG.changed(
+    "MAX",
+    "another operation",
+    ("dist.all_reduce(parameter.grad)", "dist.all_reduce(parameter.grad, op=dist.ReduceOp.MAX)"),
+)
+WRONG.changed(
+    "steps too",
+    "a step for the optimizer",
+    ("(dist.get_world_size())\n", "(dist.get_world_size())\n        parameter.data.sub_(parameter.grad)\n"),
+)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake, declared, either
 from labkit.checks.wire import Wire
-from labkit.exercises.averaging import least_traffic, marks
+from labkit.exercises.averaging import least_traffic, marks, too_early
 from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
 from labkit.exercises.averaging.wrappers import (
-    COMMON,
+    AT_FIRST,
+    DIVIDED_ON_ITS_WAY,
     EQUAL_LATER,
+    NUMBERS,
     ONE_GO,
     left_behind,
     not_all_copied_back,
@@ -54,7 +56,15 @@ def _called_before(case: Case, got: Got, wire: Wire) -> bool:
 
 MISTAKES = (
     EQUAL_LATER,
-    *COMMON,
+    too_early.MEAN_AT_START,
+    too_early.NOT_YET_EQUAL,
+    *AT_FIRST,
+    too_early.EVERY_FORWARD,
+    DIVIDED_ON_ITS_WAY,
+    too_early.COPIED_EARLY,
+    too_early.SHUFFLED,
+    too_early.IN_A_LIST,
+    *NUMBERS,
     Mistake("buckets in the order of registration",
             "The buckets are cut from the first parameter to the last. Backward begins at the last layer: the first "
             "bucket must hold the last parameters, or none is full before backward ends. Use bucket_plan.",
@@ -99,7 +109,8 @@ MISTAKES = (
     marks.NO_HANDLE,
     Mistake("packed too early",
             "A bucket was packed before all its gradients were ready: count down the bucket of the parameter whose "
-            "hook was called, and pack at zero.", seen=_packs_none, certain=True),
+            "hook was called, and pack at zero. If the first step went well, its counts were not reset.",
+            seen=_packs_none, certain=True),
     marks.STALE,
     marks.BRANCH,
     marks.BLOCKING,

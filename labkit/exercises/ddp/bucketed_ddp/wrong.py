@@ -7,7 +7,6 @@ from labkit.checks.wrong_answers import WrongAnswers
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
 
-
 BUCKETED = """
 class BucketedDDP(nn.Module):
     def __init__(self, module, bucket_cap_mb=25.0):
@@ -299,12 +298,18 @@ WRONG.changed(
     ),
 )
 WRONG.changed(
-    "copies back, then waits",
-    "never averaged",
-    ("            handle.wait()\n            pieces", "            pieces"),
+    "copies back as it sends",
+    "copied back too early",
     (
+        "            pieces = flat.split([parameter.numel() for parameter in bucket])\n"
+        "            for parameter, piece in zip(bucket, pieces, strict=True):\n"
         "                parameter.grad.copy_(piece.view_as(parameter))\n",
-        "                parameter.grad.copy_(piece.view_as(parameter))\n            handle.wait()\n",
+        "",
+    ),
+    (
+        "            self.in_flight.append((flat, dist",
+        "            for each, piece in zip(bucket, flat.split([each.numel() for each in bucket]), strict=True):\n"
+        "                each.grad.copy_(piece.view_as(each))\n            self.in_flight.append((flat, dist",
     ),
 )
 WRONG.changed(
@@ -362,4 +367,34 @@ class BucketedDDP(nn.Module):
             handle.wait()
         self.sent, self.complete = [], set()
 """,
+)
+WRONG.changed(
+    "a bucket in a list of buckets",
+    "a tensor looked up in a list",
+    ("self.buckets[len(self.in_flight) :]:", "self.buckets:"),
+    ("if not self.complete", "if bucket in self.sent or not self.complete"),
+    ("                break", "                continue\n            self.sent.append(bucket)"),
+    ("        self.complete: set", "        self.sent = []\n        self.complete: set"),
+    ("zip(self.buckets, self.in_flight, strict=True)", "zip(self.sent, self.in_flight, strict=True)"),
+)
+WRONG.changed(
+    "cut from the other end",
+    "pieces for other parameters",
+    ("zip(bucket, pieces, strict=True):", "zip(bucket[::-1], flat.split([p.numel() for p in bucket[::-1]])):"),
+)
+ANY = "for each in [*module.parameters(), *module.buffers()]:\n            "
+WRONG.changed(
+    "begins with the mean",
+    "averaged at the start",
+    ("broadcast_module(module)", f"{ANY}dist.all_reduce(each.detach())\n            each.detach().div_(2)"),
+)
+WRONG.changed(
+    "broadcasts on their way",
+    "a broadcast not waited for",
+    ("broadcast_module(module)", f"{ANY}dist.broadcast(each.detach(), 0, async_op=True)"),
+)
+WRONG.changed(
+    "broadcasts in forward too",
+    "broadcast in every forward",
+    ("        return self.module(*", "        broadcast_module(self.module)\n        return self.module(*"),
 )

@@ -124,6 +124,12 @@ def _latency_paid_once(t: float, b: float, k: int, n: int, a: float, w: float) -
     return 2 * (n - 1) * a + max(t + _ring(b, k, n, 0, w), t / k + k * _ring(b, k, n, 0, w))
 
 
+def _counted_from_0(t: float, b: float, k: int, n: int, a: float, w: float) -> float:
+    """Return when the last bucket is reduced if the first is ready at once, and each t/k too early."""
+    bucket = _ring(b, k, n, a, w)
+    return max(t * (k - 1) / k, (k - 1) * bucket) + bucket
+
+
 def _only_the_best(case: Case, got: Got, wire: Wire) -> bool:
     wrong = _wrong(case, got)
     return {function for function, *_ in wrong} == {"best_num_buckets"} and all(type(came) is int for *_, came in wrong)
@@ -173,6 +179,13 @@ MISTAKES = (
     Mistake("one message for a bucket",
             "A bucket costs more than one message of its bytes: a ring all_reduce has 2(N-1) steps, each with a "
             "latency and an N-th of the bucket.", seen=_as_if(lambda t, b, k, n, a, w: _end(t, k, a + b / k / w))),
+    Mistake("a whole bucket in each step",
+            "Each of the ring's 2(N-1) steps carries an N-th of the bucket, not all of it.",
+            seen=_as_if(lambda t, b, k, n, a, w: _end(t, k, 2 * (n - 1) * (a + b / k / w)))),
+    Mistake("buckets ready one too early",
+            "The buckets are numbered from 1: the first is ready after backward/k, and the last, number k, when "
+            "backward ends. These times count from 0.",
+            seen=_as_if(_counted_from_0)),
     Mistake("only what is exposed",
             "This is the time after backward alone. The time from the beginning of backward is asked for.",
             seen=_as_if(lambda t, b, k, n, a, w: _end(t, k, _ring(b, k, n, a, w)) - t)),

@@ -82,3 +82,21 @@ WRONG.changed(
 )
 WRONG.changed("one bucket is none", "not the best number", ("range(1, most + 1)", "range(2, most + 1)"))
 WRONG.changed("fewer than most", "not the best number", ("range(1, most + 1)", "range(1, most)"))
+WRONG.changed(
+    "all of the bucket in each step",
+    "a whole bucket in each step",
+    ("num_bytes / num_buckets / world_size / bandwidth_Bps", "num_bytes / num_buckets / bandwidth_Bps"),
+)
+WRONG.changed(
+    "buckets counted from 0",
+    "buckets ready one too early",
+    (
+        "return max(backward_s + bucket, backward_s / num_buckets + num_buckets * bucket)",
+        (
+            "end = 0.0\n"
+            "    for i in range(num_buckets):\n"
+            "        end = max(end, backward_s * i / num_buckets) + bucket\n"
+            "    return end"
+        ),
+    ),
+)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from labkit.checks.case import Case
 from labkit.checks.declared import Mistake, declared
-from labkit.exercises.averaging import least_traffic, marks
+from labkit.exercises.averaging import least_traffic, marks, too_early
 from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
 from labkit.exercises.averaging.wrappers import (
-    COMMON,
+    AT_FIRST,
     DIVIDED_ON_ITS_WAY,
     EQUAL_LATER,
     FIRST_STEP,
-    MORE_HOOKS,
+    NUMBERS,
     ONE_GO,
     left_behind,
 )
@@ -32,10 +32,17 @@ MISTAKES = (
     EQUAL_LATER,
     marks.PARAMETERS,
     FIRST_STEP,
-    MORE_HOOKS,
+    too_early.MEAN_AT_START,
+    too_early.NOT_YET_EQUAL,
+    too_early.MORE_HOOKS,
     marks.TWO_HOOKS,
+    too_early.LAST_PARAMETER,
     DIVIDED_ON_ITS_WAY,
-    *COMMON,
+    *AT_FIRST,
+    too_early.EVERY_FORWARD,
+    too_early.STALE,
+    too_early.TOUCHED,
+    *NUMBERS,
     ONE_GO,
     Mistake(
         "some are left out",
@@ -44,7 +51,7 @@ MISTAKES = (
         seen=left_behind,
     ),
     marks.NO_HANDLE,
-    marks.TOO_EARLY,
+    too_early.NO_GRADIENT_YET,
     marks.AFTER_BACKWARD,
     marks.IN_FLIGHT,
     marks.BRANCH,

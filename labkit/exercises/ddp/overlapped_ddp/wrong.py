@@ -222,3 +222,66 @@ WRONG.changed(
         "        if self.handles:\n            self.handles[-1].wait()\n        parameter.grad.div_(",
     ),
 )
+WRONG.changed(
+    "average params",
+    "averaged at the start",
+    (
+        "        broadcast_module(module)\n",
+        (
+            "        for t in [*module.parameters(), *module.buffers()]:\n"
+            "            dist.all_reduce(t.detach())\n"
+            "            t.detach().div_(dist.get_world_size())\n"
+        ),
+    ),
+)
+WRONG.changed(
+    "broadcasts and does not wait",
+    "a broadcast not waited for",
+    (
+        "        broadcast_module(module)\n",
+        (
+            "        for t in [*module.parameters(), *module.buffers()]:\n"
+            "            dist.broadcast(t.detach(), 0, async_op=True)\n"
+        ),
+    ),
+)
+WRONG.changed(
+    "a lambda for register_hook",
+    "a hook before the gradient is written",
+    (
+        "parameter.register_post_accumulate_grad_hook(self.on_gradient)",
+        "parameter.register_hook(lambda grad, parameter=parameter: self.on_gradient(parameter))",
+    ),
+)
+WRONG.changed(
+    "a lambda that looks the parameter up",
+    "every hook has the last parameter",
+    (
+        "parameter.register_post_accumulate_grad_hook(self.on_gradient)",
+        "parameter.register_post_accumulate_grad_hook(lambda _: self.on_gradient(parameter))",
+    ),
+)
+WRONG.changed(
+    "handles of the step before",
+    "not ready for the next step",
+    ("        self.handles.clear()\n", ""),
+    (
+        (
+            "        parameter.grad.div_(dist.get_world_size())\n"
+            "        self.handles.append(dist.all_reduce(parameter.grad, async_op=True))"
+        ),
+        "        self.handles.append((parameter, dist.all_reduce(parameter.grad, async_op=True)))",
+    ),
+    (
+        "            handle.wait()",
+        ("            handle[1].wait()\n            handle[0].grad /= dist.get_world_size()"),
+    ),
+)
+WRONG.changed(
+    "broadcasts in forward too",
+    "broadcast in every forward",
+    (
+        "        return self.module(*args, **kwargs)",
+        ("        broadcast_module(self.module)\n        return self.module(*args, **kwargs)"),
+    ),
+)

@@ -7,8 +7,8 @@ from labkit.checks.declared import Mistake, declared, either
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import PLAIN, training_case
-from labkit.exercises.averaging.replay import expected
-from labkit.exercises.averaging.stretches import stretches
+from labkit.exercises.averaging.replay import expected, models_of
+from labkit.exercises.averaging.stretches import stretches, trained
 from labkit.exercises.averaging.training import steps_of, wrong_training
 from labkit.exercises.averaging.wrappers import PASSES
 from labkit.exercises.ddp_for_real_models.accumulating_ddp.driver import drive
@@ -28,6 +28,21 @@ def _outputs_of_quiet_passes(case: Case, got: Got, wire: Wire) -> bool:
     return parts is not None and any((s.step, s.run) in quiet and s.calls for s in parts)
 
 
+def _asked_in_forward(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether something travelled in the backward of those quiet passes alone whose forward ran before."""
+    parts = stretches(case, wire, 0) or []
+    ahead = {number for number, step in enumerate(steps_of(case)) if step.get("ahead")}
+    return (
+        bool(ahead)
+        and _outputs_of_quiet_passes(case, got, wire)
+        and all(
+            s.step in ahead or not s.calls
+            for s in parts
+            if 0 <= s.step < len(steps_of(case)) and s.run < int(steps_of(case)[s.step].get("quiet", 0))
+        )
+    )
+
+
 def _after_an_error(case: Case, got: Got, wire: Wire) -> bool:
     if isinstance(got, Failure):
         return _never_left(case, got, wire) and any(step.get("stumble") for step in steps_of(case))
@@ -37,6 +52,13 @@ def _after_an_error(case: Case, got: Got, wire: Wire) -> bool:
         and marks.wrong_names(case, got, number)
         for number in stumbles
     )
+
+
+def _leaves_twice(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether more than twice the gradients travelled in the last pass of a step, with nothing before it."""
+    due = sum(size for _, size in trained(models_of(case)[0]))
+    sent = [sum(size for _, size in marks.pieces(case, wire, number)) for number in range(len(steps_of(case)))]
+    return isinstance(got, tuple) and any(each >= 2 * due for each in sent)
 
 
 _never_left = marks.says("NoneType", "'wait'")
@@ -60,10 +82,20 @@ MISTAKES = (
             "no_sync puts off what travels, not the gradients: backward inside it adds to parameter.grad as ever, so "
             "leave autograd on.",
             seen=marks.says("does not require grad"), certain=True),
+    Mistake("the flag is asked in forward",
+            "A pass whose forward ran before no_sync, and whose backward ran inside, sent something. What travels is "
+            "decided when backward runs: ask the flag in the hook, not in forward.", seen=_asked_in_forward),
     Mistake("sends inside no_sync",
             "Something travels inside no_sync, or as it ends. The flag must be down there, and while it is down the "
             "hook must return before it counts or sends; only the next backward outside sends.",
             seen=_outputs_of_quiet_passes),
+    Mistake("the bucket leaves twice",
+            "In one backward the bucket left more than once: a hook stays registered, so register one for each "
+            "parameter, in __init__, and count each gradient once.", seen=_leaves_twice),
+    Mistake("the exception stays inside",
+            "An exception that was raised inside no_sync did not come out of it: use try and finally without except, "
+            "or raise it again. Whoever called must learn of it.", seen=marks.says("did not come out of no_sync"),
+            certain=True),
     Mistake("no_sync stays on after an error",
             "After an error inside no_sync nothing is averaged any more: put the flag back in a finally.",
             seen=_after_an_error, certain=True),
@@ -86,7 +118,13 @@ EXERCISE = declared(
     least=least_traffic.of_training,
     visible=(
         accumulating_case("3 ranks, three of four backward passes inside no_sync", 361, 3, {"passes": 4, "quiet": 3}),
-        accumulating_case("2 ranks, then a step without no_sync", 362, 2, {"passes": 2, "quiet": 1}, {}),
+        accumulating_case(
+            "2 ranks, forward before no_sync, then a step without it",
+            362,
+            2,
+            {"passes": 2, "quiet": 1, "ahead": True},
+            {},
+        ),
         accumulating_case(
             "3 ranks, after an error inside no_sync", 363, 3, {"stumble": True}, {"passes": 2, "quiet": 1}
         ),

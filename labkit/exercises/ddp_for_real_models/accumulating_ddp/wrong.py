@@ -130,3 +130,40 @@ class AccumulatingDDP(OneBucketDDP):
             super().on_gradient(parameter)
 """,
 )
+WRONG.changed(
+    "except without raise",
+    "the exception stays inside",
+    (
+        ("        finally:\n            self.synchronize = before"),
+        ("        except Exception:\n            pass\n        self.synchronize = before"),
+    ),
+)
+WRONG.changed(
+    "decides in forward",
+    "the flag is asked in forward",
+    (
+        ("    def on_gradient(self, parameter):\n        if self.synchronize:"),
+        (
+            "    def forward(self, *args, **kwargs):\n"
+            "        self.wanted = self.synchronize\n"
+            "        return super().forward(*args, **kwargs)\n"
+            "\n"
+            "    def on_gradient(self, parameter):\n"
+            "        if self.wanted:"
+        ),
+    ),
+)
+WRONG.changed(
+    "hooks again after no_sync",
+    "the bucket leaves twice",
+    (
+        ("        try:\n            yield\n        finally:\n"),
+        (
+            "        try:\n"
+            "            yield\n"
+            "        finally:\n"
+            "            for p in self.trained:\n"
+            "                p.register_post_accumulate_grad_hook(self.on_gradient)\n"
+        ),
+    ),
+)

@@ -8,18 +8,19 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.cut_wire import between_barriers
 from labkit.checks.declared import Mistake, declared, either
 from labkit.checks.finding import Finding
 from labkit.checks.tensor_values import at, close
-from labkit.checks.wire import Wire
+from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.gradient_marks import times
 from labkit.exercises.averaging.replay import expected, models_of
-from labkit.exercises.averaging.stretches import stretches, trained
+from labkit.exercises.averaging.stretches import MARKS, labels, stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, wrong_training
-from labkit.exercises.averaging.wrappers import PASSES, left_behind, not_all_copied_back
+from labkit.exercises.averaging.wrappers import PASSES, SENT_QUIETLY, left_behind, not_all_copied_back
 from labkit.exercises.ddp_for_real_models.mini_ddp.driver import drive
 from labkit.words import join
 
@@ -85,6 +86,8 @@ def _unused_got_zeros(case: Case, got: Got, wire: Wire) -> bool:
     if not isinstance(got, tuple):
         return False
     for number in range(len(steps_of(case))):
+        if marks.wrong_names(case, got, number) - set(marks.SPARE):
+            return False
         for values, wanted in zip(got, truth(case).expected, strict=True):
             came = _gradients(values, number)
             right = _gradients(wanted, number)
@@ -144,8 +147,9 @@ def _only_a_later_step(case: Case, got: Got, wire: Wire) -> bool:
     if not marks.only_later_steps(case, got, wire):
         return False
     more = ("quiet", "perfect", "idle")
-    plain = [n for n, step in enumerate(steps_of(case)) if not any(step.get(what) for what in more)]
-    return any(marks.wrong_names(case, got, number) - set(marks.SPARE) for number in plain)
+    wrong = (n for n in range(len(steps_of(case))) if marks.wrong_names(case, got, n) - set(marks.SPARE))
+    first = next(wrong, None)
+    return first is not None and not any(steps_of(case)[first].get(what) for what in more)
 
 
 def _another_collective(case: Case, got: Got, wire: Wire) -> bool:
@@ -169,6 +173,79 @@ def _last_pass_only(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, tuple) and any(
         names <= set(marks.SPARE) and "spare_passes" in steps[number] for number, names in wrong.items()
     )
+
+
+def _buffers_at_the_end(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether nothing but broadcasts of the buffers was called beside the all_reduces of a step."""
+    buffers = sum(b.numel() * b.element_size() for b in models_of(case)[0].buffers())
+    others: dict[int, list[CollectiveCall]] = {}
+    for each in stretches(case, wire, 0) or []:
+        if each.part not in ("start", "construct", "forward", "evaluate", "end"):
+            others.setdefault(each.step, []).extend(call for call in each.calls if call.kind != "all_reduce")
+    called = [calls for calls in others.values() if calls]
+    return (
+        buffers > 0
+        and bool(called)
+        and all(
+            {call.kind for call in calls} == {"broadcast"} and sum(call.bytes for call in calls) == buffers
+            for calls in called
+        )
+    )
+
+
+def _leaves_twice(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether ranks wait for one another, and one has sent the bucket twice in a step."""
+    due = sum(size for _, size in trained(models_of(case)[0]))
+    for rank in range(case.world_size):
+        sent: dict[int, int] = {}
+        for (step, _, part), calls in zip(labels(case), between_barriers(wire, rank, MARKS), strict=False):
+            if part not in ("start", "construct", "forward"):
+                sent[step] = sent.get(step, 0) + sum(c.bytes >= due for c in calls if c.kind == "all_reduce")
+        if any(count > 1 for count in sent.values()):
+            return marks.hangs(case, got, wire)
+    return False
+
+
+def _calls_more_where_unused(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether exactly the ranks that did not use the layer in some step wait in an all_reduce."""
+    if not isinstance(got, Failure) or not marks.hangs(case, got, wire):
+        return False
+    waiting = {wait.rank for wait in got.waits if wait.operation == "all_reduce"}
+    users = [{rank for rank, own in enumerate(of) if own[marks.SPARE[0]] is not None} for of in truth(case).own]
+    return any(each and waiting and waiting == set(range(case.world_size)) - each for each in users)
+
+
+def _used_before(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether what nobody uses in a step is None as long as nobody has used it, and has zeros afterwards."""
+    if not isinstance(got, tuple):
+        return False
+    seen: dict[bool, set[bool]] = {False: set(), True: set()}
+    used = False
+    for number in range(len(steps_of(case))):
+        if any(own[marks.SPARE[0]] is not None for own in truth(case).own[number]):
+            used = True
+        else:
+            seen[used] |= {_gradients(values, number).get(marks.SPARE[0]) is not None for values in got}
+    return seen == {False: {False}, True: {True}}
+
+
+def _flags_asked_for_one(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether in a step of one pass the ranks that alone used something still have their own, others None."""
+    if not isinstance(got, tuple):
+        return False
+    for number, step in enumerate(steps_of(case)):
+        own = [of_rank[marks.SPARE[0]] for of_rank in truth(case).own[number]]
+        came = [_gradients(values, number).get(marks.SPARE[0]) for values in got]
+        some = any(each is None for each in own) and any(each is not None for each in own)
+        if some and not step.get("quiet") and all(close(one, mine) for one, mine in zip(came, own, strict=True)):
+            return not marks.wrong_names(case, got, number) - set(marks.SPARE)
+    return False
+
+
+def _averages_buffers(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether forward failed to divide whole numbers that it had added up."""
+    failed = marks.says("can't be cast")(case, got, wire)
+    return failed and isinstance(got, Failure) and "in forward" in got.detail
 
 
 def _too_few_bytes(case: Case, got: Got, wire: Wire) -> bool:
@@ -214,6 +291,7 @@ MISTAKES = (
             "Only a forward pass in training takes rank 0's buffers: ask self.training; whether gradients are on tells "
             "something else. A rank that evaluates alone would wait for ever."),
     PASSES,
+    SENT_QUIETLY,
     marks.TORCH,
     marks.UNWAITED,
     marks.OWN,
@@ -222,9 +300,16 @@ MISTAKES = (
             "The first step is right and a later one is not. When finish_gradient_synchronization returns, the wrapper "
             "must stand as at the beginning, with no work and nothing counted: then the next step sends anew.",
             seen=_only_a_later_step),
+    Mistake("buffers at the end of the step",
+            "Rank 0's buffers go out when the step is over. They are due before each forward in training, also before "
+            "a second one of a step: then every rank computes with them.", seen=_buffers_at_the_end),
     Mistake("another collective for the gradients",
             "Gradients, and the answers who used what, travel by all_reduce alone: a sum of flags tells whether "
             "somebody used a parameter. No all_gather, no reduce and no broadcast.", seen=_another_collective),
+    Mistake("what was used stays used",
+            "A parameter that an earlier step used counts as used in this one, in which nobody used it, and gets "
+            "zeros: what notes who used what must be empty when a step is over. Or ask whether grad is None.",
+            seen=_used_before),
     Mistake("an unused parameter gets zeros",
             "A parameter that no rank used must keep grad None: with zeros an optimizer with momentum or weight decay "
             "would move it.", seen=_unused_got_zeros),
@@ -241,6 +326,14 @@ MISTAKES = (
     Mistake("not all copied back",
             "All gradients travelled, but some parameters still have the rank's own: when the bucket is back, go "
             "through all of self.trained and give each its mean.", seen=not_all_copied_back),
+    Mistake("the bucket leaves twice",
+            "A rank that used every parameter had sent the bucket when backward ended, and "
+            "finish_gradient_synchronization sent it again. Launch there only what has not left: self.work is None.",
+            seen=_leaves_twice, certain=True),
+    Mistake("one call more where it was unused",
+            "Ranks that did not use a parameter make an all_reduce that the others do not make. No call may depend on "
+            "what a rank itself used: let the flags travel with the bucket, on every rank.",
+            seen=_calls_more_where_unused, certain=True),
     Mistake("an unused parameter stops everything",
             "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Launch "
             "what has not left in finish_gradient_synchronization, with zeros, on every rank: also where a rank used "
@@ -250,7 +343,7 @@ MISTAKES = (
     Mistake("buffers drift apart",
             "The buffers differ from rank 0's. Before each forward in training, also before a second one of a step, "
             "every rank takes rank 0's as they are, those of whole numbers too: dist.broadcast, no mean.",
-            seen=_buffers_drift),
+            seen=either(_buffers_drift, _averages_buffers), certain=True),
     Mistake("only the last pass tells who used what",
             "A parameter used in an earlier pass, inside no_sync, was used in this step: its gradient is waiting in "
             "grad, and needs the mean like any other.", seen=_last_pass_only),
@@ -260,6 +353,9 @@ MISTAKES = (
     Mistake("an old gradient for what was not used",
             "A rank that did not use the parameter contributes what an earlier step left in the bucket. Its part is "
             "zeros, anew in every step.", seen=_an_old_gradient),
+    Mistake("used only if all used it",
+            "Some ranks used it, and each rank was left with what it had. If flags are averaged with the gradients, a "
+            "flag of one rank in three comes back as 1/3: ask whether it is above 0.", seen=_flags_asked_for_one),
     Mistake("what only some ranks used is not averaged",
             "A parameter that one rank used needs the same gradient on all ranks, also on those that did not use it: "
             "their part is zero, and the mean is still over all ranks.", seen=_used_by_some_not_averaged),
@@ -271,7 +367,8 @@ MISTAKES = (
             "8 bytes for each parameter tensor.", seen=_too_many_bytes),
     Mistake("an unused parameter is left out",
             "In every step all trained parameters travel, as zeros where this rank, or even no rank, used one: every "
-            "all_reduce wants a message of the same size from each rank.", seen=_too_few_bytes),
+            "all_reduce wants a message of the same size from each rank.",
+            seen=either(_too_few_bytes, marks.says("split_with_sizes")), certain=True),
 )  # fmt: skip
 
 EXERCISE = declared(

@@ -178,7 +178,7 @@ changed(
 )
 changed(
     "where all used it",
-    "what only some ranks used is not averaged",
+    "used only if all used it",
     ("            if flag > 0:", "            if flag > 1 - 1e-9:"),
 )
 ASKS = (
@@ -238,4 +238,80 @@ RIGHT = ASKS.replace("            if flag:\n", "            if True:\n").replace
 WRONG.right(
     "each gradient by itself, buffers not copied inside no_sync",
     RIGHT.replace("if self.training:", "if self.training and self.synchronize:"),
+)
+WRONG.changed(
+    "averages whole numbers too",
+    "buffers drift apart",
+    (
+        "                dist.broadcast(buffer, src=0)",
+        ("                dist.all_reduce(buffer)\n                buffer.div_(dist.get_world_size())"),
+    ),
+)
+WRONG.changed(
+    "buffers when the step is over",
+    "buffers at the end of the step",
+    (
+        (
+            "        if self.training:\n"
+            "            for buffer in self.module.buffers():\n"
+            "                dist.broadcast(buffer, src=0)\n"
+        ),
+        "",
+    ),
+    (
+        "        super().finish_gradient_synchronization()\n",
+        (
+            "        super().finish_gradient_synchronization()\n"
+            "        for buffer in self.module.buffers():\n"
+            "            dist.broadcast(buffer, src=0)\n"
+        ),
+    ),
+)
+WRONG.changed(
+    "launches what has left",
+    "the bucket leaves twice",
+    (("        if self.work is None:\n            self.launch()"), "        self.launch()"),
+)
+WRONG.changed(
+    "packs what there is",
+    "an unused parameter is left out",
+    (
+        "torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in self.trained]",
+        "p.grad.flatten() for p in self.trained if p.grad is not None]",
+    ),
+)
+WRONG.changed(
+    "a set of what was ever used",
+    "what was used stays used",
+    (
+        "    def pack(self)",
+        (
+            "    def on_gradient(self, parameter):\n"
+            '        self.used = getattr(self, "used", set()) | {parameter}\n'
+            "        super().on_gradient(parameter)\n"
+            "\n"
+            "    def pack(self)"
+        ),
+    ),
+    ("float(p.grad is not None) for", 'float(p in getattr(self, "used", ())) for'),
+)
+WRONG.changed("whole flags", "used only if all used it", ("            if flag > 0:", "            if int(flag):"))
+WRONG.changed(
+    "a mean of flags that must be 1",
+    "used only if all used it",
+    ("            if flag > 0:", "            if flag >= 1:"),
+)
+WRONG.changed(
+    "a flag of its own where the bucket is late",
+    "one call more where it was unused",
+    ("            self.launch()\n", "            self.launch()\n            dist.all_reduce(torch.ones(1))\n"),
+)
+WRONG.changed(
+    "counts inside no_sync",
+    "sends inside no_sync",
+    (
+        "    def pack(self)",
+        "    def on_gradient(self, parameter):\n        OneBucketDDP.on_gradient(self, parameter)\n\n"
+        "    def pack(self)",
+    ),
 )

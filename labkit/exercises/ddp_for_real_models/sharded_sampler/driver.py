@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
+import torch
+
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.values import listed
@@ -16,6 +18,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Inputs: samplers: dicts with size, world_size, shuffle, seed, drop_last, epochs (None: set_epoch is not called).
     """
     found: list[Value] = []
+    before = torch.get_rng_state()
     for about in listed(inputs, "samplers"):
         options = {name: about[name] for name in ("shuffle", "seed", "drop_last") if name in about}
         of_ranks: list[Value] = []
@@ -23,7 +26,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
             sampler = functions["ShardedSampler"](about["size"], about["world_size"], rank, **options)
             of_ranks.append([_epoch(sampler, epoch, about["size"]) for epoch in about["epochs"]])
         found.append(of_ranks)
-    return {"drawn": found}
+    return {"drawn": found, "reseeded": int(not torch.equal(before, torch.get_rng_state()))}
 
 
 def most_indices(size: int) -> int:
@@ -34,5 +37,6 @@ def most_indices(size: int) -> int:
 def _epoch(sampler: Any, epoch: int | None, size: int) -> Value:
     if epoch is not None:
         sampler.set_epoch(epoch)
-    indices = [int(index) for index in islice(iter(sampler), most_indices(size))]
-    return {"length": len(sampler), "indices": indices}
+    came = list(islice(iter(sampler), most_indices(size)))
+    tensors = sum(isinstance(index, torch.Tensor) for index in came)
+    return {"length": len(sampler), "indices": [int(index) for index in came], "tensors": tensors}

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DistributedSampler
 
 from labkit.checks.case import Case, Got, Values
-from labkit.checks.declared import Mistake, declared
+from labkit.checks.declared import Mistake, declared, either
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each
 from labkit.checks.values import listed
@@ -18,6 +18,7 @@ from labkit.checks.wire import Wire
 from labkit.exercises.averaging import marks
 from labkit.exercises.ddp_for_real_models.sharded_sampler.driver import drive, most_indices
 
+_TENSORS, _GLOBAL = "tensors for indices", "the global generator"
 About = dict[str, Any]
 Drawn = list[list[dict[str, Any]]]  # [rank][epoch]
 
@@ -38,14 +39,14 @@ def _torchs(about: About) -> Drawn:
         for epoch in about["epochs"]:
             if epoch is not None:
                 sampler.set_epoch(epoch)
-            epochs.append({"length": len(sampler), "indices": list(sampler)})
+            epochs.append({"length": len(sampler), "indices": list(sampler), "tensors": 0})
         drawn.append(epochs)
     return drawn
 
 
 def expected(case: Case) -> list[Values]:
     """Return what torch's sampler yields (the oracle)."""
-    return [{"drawn": [_torchs(about) for about in _abouts(case)]}]
+    return [{"drawn": [_torchs(about) for about in _abouts(case)], "reseeded": 0}]
 
 
 def _abouts(case: Case) -> list[About]:
@@ -63,10 +64,10 @@ def _pairs(case: Case, got: Got) -> list[tuple[About, Drawn, Drawn]]:
 def _structure(case: Case) -> list[Any]:
     """Return what the result looks like: how many indices there are is looked at with them."""
     epochs = [
-        [[{"length": int, "indices": Each(int)}] * len(about["epochs"])] * about["world_size"]
+        [[{"length": int, "indices": Each(int), "tensors": int}] * len(about["epochs"])] * about["world_size"]
         for about in _abouts(case)
     ]
-    return [{"drawn": epochs}]
+    return [{"drawn": epochs, "reseeded": int}]
 
 
 def _goes_on(about: About, epoch: dict[str, Any]) -> bool:
@@ -89,6 +90,12 @@ def wrong_indices(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
                 elif one["length"] != other["length"]:
                     said = f"{where}: len() says {other['length']}, it yields {len(one['indices'])}."
                     yield Finding("", said)
+                elif other["tensors"]:
+                    yield Finding(
+                        _TENSORS, f"{where}: the numbers are right, and {other['tensors']} of them are tensors."
+                    )
+    if got[0].get("reseeded"):
+        yield Finding(_GLOBAL, "The indices are right, and torch's global generator has another state afterwards.")
 
 
 def _as_if(of: Callable[[About, int, int], list[int]]) -> Any:
@@ -154,6 +161,41 @@ def _one_row_too_many(about: About, rank: int, number: int) -> list[int]:
     total = (len(order) // ranks + 1) * ranks
     dealt: list[int] = (order * math.ceil(total / len(order)))[:total][rank::ranks]
     return dealt
+
+
+def _nearest(half: float) -> Callable[[About, int, int], list[int]]:
+    """Return a rule: each rank's number of samples is rounded to the nearest, halves up if 0.5, as round() if 0."""
+
+    def part(about: About, rank: int, number: int) -> list[int]:
+        order, ranks = _order(about, number), about["world_size"]
+        if about.get("drop_last"):
+            return _share(order, about, rank)
+        total = ranks * (math.floor(len(order) / ranks + half) if half else round(len(order) / ranks))
+        dealt: list[int] = (order * math.ceil(total / max(len(order), 1)))[:total][rank::ranks]
+        return dealt
+
+    return part
+
+
+def _dropped(about: About, rank: int, number: int) -> list[int]:
+    return _share(_order(about, number), {**about, "drop_last": True}, rank)
+
+
+def _shuffled_in_parts(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether every rank has its part of 0, 1, 2, ... in an order of its own."""
+    pairs = [(about, mine) for about, _, mine in _pairs(case, got) if about.get("shuffle", True)]
+    return bool(pairs) and all(
+        sorted(epoch["indices"]) == sorted(_share(list(range(about["size"])), about, rank))
+        for about, mine in pairs
+        for rank, epochs in enumerate(mine)
+        for epoch in epochs
+    )
+
+
+def _epochs_added(about: About, rank: int, number: int) -> list[int]:
+    """Return a rank's part where every set_epoch adds to the ones before."""
+    total = sum(epoch or 0 for epoch in about["epochs"][: number + 1])
+    return _share(_order({**about, "epochs": [total]}, 0), about, rank)
 
 
 def _only_the_end(case: Case, got: Got, wire: Wire) -> bool:
@@ -255,6 +297,21 @@ MISTAKES = (
             "there are.", seen=_only_the_length),
     Mistake("seed ignored", "The seed has no effect: the generator's seed is seed + epoch.",
             seen=_as_if(lambda about, rank, number: _share(_order(about, number, seed=0), about, rank))),
+    Mistake("not rounded up",
+            "How many samples a rank gets is rounded down, or to the nearest, and those left over come to nobody. "
+            "Without drop_last it is rounded up, and the list is padded.",
+            seen=either(_as_if(_dropped), _as_if(_nearest(0.5)), _as_if(_nearest(0.0)))),
+    Mistake("shuffled after it is dealt out",
+            "Each rank has the samples that it would have without shuffling, in another order: it would see the same "
+            "ones in every epoch. Shuffle the whole list, and deal it out then.", seen=_shuffled_in_parts),
+    Mistake(_TENSORS,
+            "A sampler yields whole numbers, and an element of a tensor is a tensor: torch.randperm(...).tolist()."),
+    Mistake(_GLOBAL,
+            "torch.manual_seed, and torch.randperm without a generator, change what everybody else draws: dropout, "
+            "initial weights. Seed a generator of your own: torch.Generator().manual_seed(seed + epoch)."),
+    Mistake("epochs add up",
+            "set_epoch was added to what had been set before. The seed of an epoch is seed + epoch, whatever was set "
+            "earlier.", seen=_as_if(_epochs_added)),
     Mistake("too few samples to repeat once",
             "With fewer samples than ranks the list must be repeated more than once to reach everybody.",
             seen=_fewer_than_half),

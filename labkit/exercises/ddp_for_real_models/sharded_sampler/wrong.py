@@ -143,3 +143,46 @@ sampler(
         "[torch.randperm(self.size, generator=g).tolist() for _ in range(self.epoch + 1)][-1]",
     ),
 )
+WRONG.changed(
+    "torch.manual_seed",
+    "the global generator",
+    (
+        (
+            "            generator = torch.Generator().manual_seed(self.seed + self.epoch)\n"
+            "            order = torch.randperm(self.size, generator=generator).tolist()"
+        ),
+        (
+            "            torch.manual_seed(self.seed + self.epoch)\n"
+            "            order = torch.randperm(self.size).tolist()"
+        ),
+    ),
+)
+WRONG.changed(
+    "elements of a tensor",
+    "tensors for indices",
+    ("generator=generator).tolist()", "generator=generator)"),
+    (
+        "        order = (order * -(-total // max(self.size, 1)))[:total]\n",
+        "        order = (list(order) * -(-total // max(self.size, 1)))[:total]\n",
+    ),
+)
+WRONG.changed(
+    "rounds to the nearest",
+    "not rounded up",
+    ("-(-self.size // self.world_size)\n", "(self.size + self.world_size // 2) // self.world_size\n"),
+)
+WRONG.changed("adds the epoch", "epochs add up", ("self.epoch = epoch", "self.epoch += epoch"))
+WRONG.changed("moves the seed on", "epochs add up", ("self.epoch = epoch", "self.seed += epoch"))
+WRONG.changed("rounds down always", "not rounded up", (" if self.drop_last else -(-self.size // self.world_size)", ""))
+WRONG.changed(
+    "shuffles its own part",
+    "shuffled after it is dealt out",
+    ("            order = torch.randperm(self.size, generator=generator).tolist()\n", ""),
+    (
+        "        return iter(order[self.rank : total : self.world_size])",
+        "        mine = order[self.rank : total : self.world_size]\n"
+        "        places = range(len(mine))\n"
+        "        if self.shuffle:\n            places = torch.randperm(len(mine), generator=generator).tolist()\n"
+        "        return iter([mine[place] for place in places])",
+    ),
+)

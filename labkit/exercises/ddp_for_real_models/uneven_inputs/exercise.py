@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.declared import Mistake, Seen, declared, either
 from labkit.checks.draws import part_of
 from labkit.checks.finding import Finding
@@ -21,6 +21,7 @@ from labkit.exercises.averaging.cases import PLAIN
 from labkit.exercises.averaging.replay import models_of
 from labkit.exercises.ddp_for_real_models.uneven_inputs.driver import drive
 
+_NO_BATCH = "a step without a batch"
 _ROUNDING = 1e-6
 """How many ranks have data may travel in float32, and a third of it is not a third in float64."""
 
@@ -90,7 +91,7 @@ def _descend(model: HardModel, divisor: int) -> None:
 def expected(case: Case) -> list[Values]:
     """Return steps and final model for each rank (the oracle)."""
     steps, end = _trained(case)
-    return [{"steps": steps, "end": end} for _ in range(case.world_size)]
+    return [{"steps": steps, "end": end, "none": 0} for _ in range(case.world_size)]
 
 
 def wrong_models(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -102,6 +103,10 @@ def wrong_models(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Fi
     if any(values.get("steps") != steps for values in got):
         came = [values.get("steps") for values in got]
         yield Finding("", f"The models are right, but every rank takes {steps} steps, and the ranks returned {came}.")
+    without = [values.get("none") for values in got]
+    if any(type(count) is not int or count for count in without):
+        said = f"Called again with no batch on any rank, it returned {without}; there are 0 steps to take then."
+        yield Finding(_NO_BATCH, said)
 
 
 def _as_if(rule: str) -> Seen:
@@ -137,7 +142,14 @@ def _as_it_began(case: Case, got: Got, wire: Wire) -> bool:
     return _all_end_with(got, state_of(models_of(case)[0]))
 
 
+def _divides_by_nobody(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, Failure) and got.error == "ZeroDivisionError"
+
+
 MISTAKES = (
+    Mistake(_NO_BATCH,
+            "Where no rank has a batch, not even at the start, no step is taken and the count is 0: ask who has one "
+            "before each step, the first too.", seen=_divides_by_nobody, certain=True),
     Mistake("another number of steps",
             "Return how many steps were taken together, also those for which this rank had no batch: count the steps "
             "of the loop, not this rank's batches.", seen=_counts_otherwise),

@@ -172,3 +172,8 @@ def train_uneven(ddp, batches, loss_of, optimizer):
     return max(lengths)
 """,
 )
+WRONG.changed(
+    "asks from the second step on",
+    "a step without a batch",
+    ("        if active == 0:", "        if active == 0 and steps:"),
+)
