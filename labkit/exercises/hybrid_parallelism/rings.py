@@ -80,8 +80,9 @@ def attended(case: Case, rank: int, *, mask: str = "places", own: bool = False, 
         case: What was given.
         rank: Whose.
         mask: "places", "index" (within the pieces), "order" (of ranks), "keys in order" (other ranks' are
-            taken to lie in the order of ranks), "earlier" (those are hidden), "blocks" (of other ranks, seen whole or
-            not at all) or "" for none.
+            taken to lie in the order of ranks), "shifted" (they are taken to lie as this rank's, further on), "ranks"
+            (all of those after this one are hidden, too), "own block" (in no other one a key is hidden), "earlier"
+            (those are hidden), "blocks" (of other ranks, seen whole or not at all) or "" for none.
         own: Whether keys of this rank alone are seen.
         root: Whether scores are divided by the root of a head's width.
     """
@@ -97,6 +98,13 @@ def attended(case: Case, rank: int, *, mask: str = "places", own: bool = False, 
     mine = torch.tensor([one == rank for one in ranks]).repeat_interleave(each)
     if mask == "keys in order":
         hidden = torch.where(mine, there, torch.arange(each * len(ranks))) > here[:, None]
+    holds = torch.arange(len(ranks)).repeat_interleave(each)
+    if mask == "shifted":
+        hidden = here.repeat(len(ranks)) + each * (holds - ranks.index(rank)) > here[:, None]
+    if mask == "ranks":
+        hidden = hidden | (holds > ranks.index(rank))
+    if mask == "own block":
+        hidden = hidden & mine
     if mask == "earlier":
         hidden = there < here[:, None]
     if mask == "blocks":

@@ -126,3 +126,12 @@ WRONG.right(
     return norm
 """,
 )
+changed("counts what is tied with one stage alone", "tied counted with one stage alone",
+        (FIRST, "(not weight.tied or mesh.ends is None)"))  # fmt: skip
+changed(
+    "counts all, and divides by tensor ranks", "averaged over tensor",
+    (ONCE, "counts_here = True"), ("norm = squares.sqrt()", 'norm = (squares / mesh.sizes["tensor"]).sqrt()'),
+)  # fmt: skip
+changed(
+    "holds each element within max_norm", "elements clamped", (SCALE, "        shard.clamp_(-max_norm, max_norm)\n")
+)
