@@ -107,3 +107,19 @@ WRONG.changed(
 
 def layer_seconds("""),
 )  # fmt: skip
+changed("tensor ranks share the rows", "rows shared",
+        (PIECES, "((h, 3 * h), (h, h), (h, 4 * h), (4 * h, h))"),
+        ("product_seconds(job, rows, inner", "product_seconds(job, rows // t, inner"))  # fmt: skip
+changed("tensor ranks share the rows, and send them", "rows shared",
+        ("rows, h, t = plan.microbatch * job.num_tokens,",
+         "rows, h, t = plan.microbatch * job.num_tokens // plan.tensor,"),
+        (PIECES, "((h, 3 * h), (h, h), (h, 4 * h), (4 * h, h))"))  # fmt: skip
+changed("all microbatches at once", "the whole replica's batch",
+        ("plan.microbatch * job.num_tokens", "job.batch // plan.data * job.num_tokens"))  # fmt: skip
+changed("a wide all-reduce after the MLP", "four times the activation",
+        ("forward = products + 2 * reduce",
+         'forward = products + reduce + 2 * scatter_seconds(job, plan, "tensor", 8 * rows * h)'))  # fmt: skip
+changed("the head's product in forward", "the head in a layer",
+        ("forward = products + 2 * reduce",
+         "forward = products + 2 * reduce + product_seconds(job, rows, h, job.vocabulary // t)"),
+        ("forward if plan.recompute", "products + 2 * reduce if plan.recompute"))  # fmt: skip

@@ -65,6 +65,19 @@ WRONG.changed(
     ("in_flight = min(p - stage, plan.num_microbatches(job))",
      "in_flight = 1 if plan.recompute else min(p - stage, plan.num_microbatches(job))"),
 )  # fmt: skip
+KEPT = "in_flight * layers * (2 if plan.recompute else 34) + (34 if plan.recompute else 0)"
+WRONG.changed(
+    "warm-up, and one on the last stage", "warm-up alone",
+    ("min(p - stage, plan.num_microbatches(job))", "max(1, min(p - stage - 1, plan.num_microbatches(job)))"),
+)  # fmt: skip
+WRONG.changed(
+    "34 on top in every plan", "a layer again in every plan",
+    (KEPT, "in_flight * layers * (2 if plan.recompute else 34) + 34"),
+)  # fmt: skip
+WRONG.changed(
+    "cuts only what is kept whole", "kept inputs not cut",
+    ("job.width / plan.tensor\n", "job.width / (1 if plan.recompute else plan.tensor)\n"),
+)  # fmt: skip
 WRONG.changed(
     "replicas' microbatches", "all replicas' microbatches",
     ("in_flight = min(p - stage, plan.num_microbatches(job))",

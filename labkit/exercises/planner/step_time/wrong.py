@@ -105,3 +105,11 @@ WRONG.changed(
     "forwards alone between stages", "forward alone",
     ("[layers * (forward + backward)] * p", "[layers * forward] * p"), ("head + head_backward", "head"),
 )  # fmt: skip
+WRONG.changed(
+    "forward in backward's place", "forward hides it, too",
+    ("gradient_seconds(job, plan, backward)", "gradient_seconds(job, plan, forward)"),
+)  # fmt: skip
+WRONG.changed(
+    "recomputes once more", "computed again twice",
+    ("layers * (forward + backward)", "layers * (forward + backward + (forward if plan.recompute else 0.0))"),
+)  # fmt: skip
