@@ -40,7 +40,7 @@ def twice_case(
         num_ranks: At least 3.
         broken: The rank that computes wrongly, -1 for none.
         wrong: What it computes wrongly: "own", the gradient it brings; "here", what it computes in the call; "both".
-        bit: Which bit of the first element is wrong; drawn where another rank computes.
+        bit: Which bit of an element is wrong; drawn where another rank computes.
         apart: Whether another rank computes gradients again, so that it is seen how often.
     """
     draw = generator(seed, "gradients")
@@ -167,7 +167,7 @@ def _named(case: Case, mean: Tensor) -> str:
             return _STAYS if one == broken else _WORD
         for out in ({one}, {one, (one + 1) % len(gradients)}):
             left = torch.stack([each for rank, each in enumerate(gradients) if rank not in out])
-            if _same(mean, left.mean(0)) or _same(mean, left.sum(0) / len(gradients)):
+            if any(_same(mean, left.sum(0) / count) for count in range(len(left), len(gradients) + 1)):
                 return _LEFT_OUT
     return ""
 
@@ -203,7 +203,8 @@ EXERCISE = declared(
                 "gradient."),
         Mistake(_NEVER, "Nothing was computed a second time. Each rank's batch is its own, so there is nothing to "
                 "compare its gradient with until another rank computes it, too."),
-        Mistake(_TOLERANT, "A wrong bit can be a small difference. Right ranks get the same bits, so compare bits."),
+        Mistake(_TOLERANT, "A wrong bit can be a small difference. Right ranks get the same bits, so compare all bits, "
+                "of every element."),
         Mistake(_BATCHES, "Gradients of different batches differ on sound ranks, too. Compare two computations of the "
                 "same rank's batch."),
         Mistake(_WRONG_ONE, "Two results differ, and either may be the wrong one: the checker can be broken, too. A "
@@ -218,7 +219,7 @@ EXERCISE = declared(
     ),
     visible=(
         twice_case("4 ranks, all sound", 261, 4),
-        twice_case("4 ranks, rank 2 is broken", 262, 4, 2),
+        twice_case("4 ranks, the last one is broken", 262, 4, 3),
         twice_case("4 ranks, rank 3 was wrong once", 263, 4, 3, "own"),
         twice_case("3 ranks, rank 0 is wrong as it checks", 264, 3, 0, "here"),
         twice_case("5 ranks, rank 1 is broken, its last bit is wrong", 265, 5, 1, bit=0),

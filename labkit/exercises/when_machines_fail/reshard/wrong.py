@@ -96,3 +96,16 @@ WRONG.right(
     return parts
 """,
 )
+changed(
+    "zeros in front", "zeros in front", (PAD, PAD.replace("(0, mine - (end - begin))", "(mine - (end - begin), 0)"))
+)
+BOUNDS = "        begin = min(rank * mine, size)\n        end = min(begin + mine, size)\n"
+changed("borders rounded one by one", "lengths that differ",
+        (BOUNDS, "        begin, end = rank * size // num_ranks, (rank + 1) * size // num_ranks\n"))  # fmt: skip
+changed("the first ranks one longer", "lengths that differ",
+        (BOUNDS, "        each, rest = divmod(size, num_ranks)\n        begin = rank * each + min(rank, rest)\n"
+                 "        end = begin + each + (rank < rest)\n"))  # fmt: skip
+changed("rounds both lengths down", "rounded down",
+        ("-(-size // num_ranks), -(-size // saved_ranks)", "size // num_ranks, size // saved_ranks"))  # fmt: skip
+changed("the first tensor's dtype for all", "another dtype",
+        ("pieces = [read(0, name, 0, 0)]", "pieces = [read(0, next(iter(sizes)), 0, 0)]"))  # fmt: skip
