@@ -93,16 +93,17 @@ def slip(job: Job, plans: list[Plan], picked: Plan) -> str:
     fits = [plan for plan in plans if max(stage_bytes(job, plan)) <= job.memory_bytes]
     roomy = [plan for plan in plans if sum(stage_bytes(job, plan)) <= job.memory_bytes]
     kept = [
+        (_MARGIN, [plan for plan in fits if max(stage_bytes(job, plan)) < job.memory_bytes]),
         (_SUM, roomy),
         (_ONE_SEQUENCE, [plan for plan in fits if plan.microbatch == 1]),
         (_NEVER_AGAIN, [plan for plan in fits if not plan.recompute]),
         *((_MARGIN, [plan for plan in fits if max(stage_bytes(job, plan)) <= share * job.memory_bytes])
-          for share in (0.999999, 0.95, 0.9, 0.8)),
-        (_UNSPLIT, [plan for plan in fits if plan.tensor == 1]),
-        (_UNSPLIT, [plan for plan in fits if plan.pipeline == 1]),
+          for share in (0.95, 0.9, 0.8)),
     ]  # fmt: skip
+    unsplit = [(_UNSPLIT, [plan for plan in fits if getattr(plan, axis) == 1]) for axis in ("tensor", "pipeline")]
     picks = [(name, min(some, key=lambda plan: step_seconds(job, plan))) for name, some in kept if some]
     picks.append((_OTHER_JOB, min(fits, key=lambda plan: step_seconds(SMALL, plan))))
+    picks += [(name, min(some, key=lambda plan: step_seconds(job, plan))) for name, some in unsplit if some]
     return next((name for name, pick in picks if pick == picked), "")
 
 
@@ -149,7 +150,8 @@ EXERCISE = declared(
         Mistake(_UNSPLIT, "Plans with tensor ranks are plans, too, and so are those with stages: here one that you "
                 "left out fits and is faster."),
         Mistake(_SLOW, "Another plan that fits is faster: time each by your own step_seconds, and take the least."),
-        Mistake(_SUM, "Each stage has GPUs of its own: the largest number of stage_bytes must fit, and not their sum."),
+        Mistake(_SUM, "So it comes out if the sum of stage_bytes must fit, or if plans of one stage alone count. Each "
+                "stage has GPUs of its own: the largest number must fit."),
         Mistake(_ONE_SEQUENCE, "Larger microbatches are plans, too: here one of them fits and is faster."),
         Mistake(_OTHER_JOB, "Time the plans of the job that you are given, and not SMALL's."),
         Mistake(_NONE, "Some plans fit every job. Hold the largest number of stage_bytes, in bytes of one GPU, against "

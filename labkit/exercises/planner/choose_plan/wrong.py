@@ -119,9 +119,9 @@ fits = [p for p in every_plan(job) if max(stage_bytes(job, p)) {how} {share} * j
 return min(fits, key=lambda plan: step_seconds(job, plan))
 """,
     )  # fmt: skip
-for axis in ("tensor", "pipeline"):
+for axis, mistake in (("tensor", "one axis left out"), ("pipeline", "all stages on one GPU")):
     whole(
-        f"one rank along {axis}", "one axis left out",
+        f"one rank along {axis}", mistake,
         f"""
 fits = [p for p in every_plan(job) if max(stage_bytes(job, p)) <= job.memory_bytes]
 return min([p for p in fits if p.{axis} == 1] or fits, key=lambda plan: step_seconds(job, plan))
