@@ -79,7 +79,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield Finding(_ALONE, f"{_story(case)} Ranks disagree: {told}.")
     elif said[0] != broken:
         text = f"{_story(case)} All ranks return {_who(said[0])}, expected {_who(broken)}."
-        yield Finding(_unseen(said[0], broken, computed), text, _who(broken), _who(said[0]))
+        checks_wrongly = said[0] == -1 and inputs["wrong"] == "here" and any(computed)
+        name = _CHECKER if checks_wrongly else _unseen(said[0], broken, computed)
+        yield Finding(name, text, _who(broken), _who(said[0]))
     right = torch.stack(gradients).mean(0)
     for rank, row in enumerate(rows):
         mean = row["mean"]
@@ -161,6 +163,8 @@ def _named(case: Case, mean: Tensor) -> str:
     broken, gradients, bit = integer(inputs, "broken"), tensors(inputs, "gradients"), integer(inputs, "bit")
     if _same(mean, torch.stack(gradients).sum(0)):
         return _SUM
+    if any(_same(mean, each) for each in gradients):
+        return _ONE
     for one in range(len(gradients)) if broken >= 0 else ():
         others = [flipped(each, bit) if rank == one else each for rank, each in enumerate(gradients)]
         if _same(mean, torch.stack(others).mean(0)):
@@ -177,6 +181,9 @@ _FORM, _ALONE, _ITSELF, _NEVER, _TOLERANT, _BATCHES, _WRONG_ONE, _STAYS, _WORD, 
     "other batches compared", "blames the wrong one", "the wrong gradient stays", "the checker's word",
     "a batch is left out", "sum instead of mean", "computes too much",
 )  # fmt: skip
+
+
+_CHECKER, _ONE = "a checker cannot be broken", "one gradient for all"
 
 
 def _structure(case: Case) -> list[Any]:
@@ -212,6 +219,10 @@ EXERCISE = declared(
         Mistake(_STAYS, "You found who is broken, and its wrong gradient still went into the mean. Put in the one that "
                 "another rank computed."),
         Mistake(_WORD, "The broken rank checked a right gradient, and its wrong result went into the mean."),
+        Mistake(_CHECKER, "This rank's own gradient is right, and what it computes for another one is wrong: then the "
+                "checker is broken. Name it."),
+        Mistake(_ONE, "Every rank put in the same gradient. Only the rank whose own one is wrong takes what another "
+                "rank computed for it."),
         Mistake(_LEFT_OUT, "A batch is missing in the mean. Another rank can compute that gradient: put it in."),
         Mistake(_SUM, "Divide by the number of ranks."),
         Mistake(_TOO_MUCH, "Once each while nothing is wrong: then one rank checks one other. Only who is in doubt is "

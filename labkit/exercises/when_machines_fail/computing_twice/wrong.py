@@ -125,3 +125,9 @@ changed("compares the first element", "small differences let pass",
         ("tensor.view(torch.int64).sum()", "tensor.view(torch.int64)[0]"))  # fmt: skip
 changed("stops at the first difference", "the wrong gradient stays",
         ("                gradient = right\n", "                gradient = right\n            break\n"))  # fmt: skip
+changed("never blames the checker", "a checker cannot be broken",
+        ("broken = one if digest(right) != every[one][0] else checker",
+         "broken = one if digest(right) != every[one][0] else broken"))  # fmt: skip
+changed("puts it in on every rank", "one gradient for all",
+        ("            if rank == one:\n                gradient = right\n",
+         "            gradient = right\n"))  # fmt: skip

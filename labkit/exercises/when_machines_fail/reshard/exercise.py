@@ -40,7 +40,7 @@ def reshard_case(
     }  # fmt: skip
     drawn = part_of(seed, "rank", 1) if apart else seed
     wholes = [drawer(drawn + place, size)() for place, size in enumerate(sizes.values())]
-    wholes[1:] = wholes[1:] if apart else [each.float() for each in wholes[1:]]  # each tensor has a dtype of its own
+    wholes[0] = wholes[0] if apart else wholes[0].float()  # each tensor has a dtype of its own
     files = {**about, "wholes": wholes}
     return Case(name, 2, (about, files)) if apart else Case(name, 1, (files,))
 

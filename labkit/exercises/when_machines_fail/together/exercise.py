@@ -65,7 +65,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                 if not name and "loaded None" in came and each["how"] == "kill":
                     name = _ZERO if wanted == _step(0) and _ever_finds(got) else _NOT_FOUND
                 if not name:  # without a power cut nothing is lost but what was deleted
-                    name = _RAISES if each["how"] == "kill" and not place else _LOST
+                    name = _RAISES if each["how"] == "kill" else _LOST
+                    name = _OLDER if name == _RAISES and (place or each["between"]) else name
                 yield Finding(name, f"{story}{more} {came}", wanted)
         if rank := _not_left(each, loads):
             yield Finding("", f"{story} Rank {rank - 1} loaded a state that no file which is left holds.")
@@ -182,6 +183,7 @@ _OWN, _LOST, _RANK_0, _OTHER, _BARRIER, _AGAIN, _RAISES, _UNSYNCED, _IN_THE_WAY,
     "contents not synced", "in each other's way", "step 0 taken for none", "not found again",
 )  # fmt: skip
 _SHARED, _NO_NUMBER, _NO_NONE = "one file for several ranks", "a step that is no int", "an error for none"
+_OLDER = "an older step"
 
 EXERCISE = declared(
     id="together",
@@ -197,6 +199,8 @@ EXERCISE = declared(
         Mistake(_LOST,
                 "Once a save has returned on all ranks, its step must come back. Is each new folder's name synced, in "
                 "the folder above? Also where a crash left the name already?"),
+        Mistake(_OLDER, "No power failed and all ranks had saved the newest step, so each finds it: load the newest "
+                "that all of them have, and not one before it."),
         Mistake(_RANK_0,
                 "Rank 0 saved for all, and each rank's state is its own: a sampler, random numbers, a shard. Every "
                 "rank saves what it has, under a name of its own."),

@@ -185,3 +185,6 @@ changed("raises where its folder is missing", "an error for none",
          "    list(os.scandir(mine))\n    found = load_checkpoint(mine)\n"))  # fmt: skip
 changed("a barrier on rank 0 alone", "a barrier that some never call",
         ("    dist.barrier()", "    if dist.get_rank() == 0:\n        dist.barrier()"))  # fmt: skip
+changed("the oldest that it has", "an older step",
+        ("    found = load_checkpoint(mine)\n",
+         '    names = sorted(mine.glob("*.pt"))\n    found = (int(names[0].stem),) if names else None\n'))  # fmt: skip
