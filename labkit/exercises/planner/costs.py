@@ -112,14 +112,16 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
         job: What is trained.
         plan: How it is split.
         in_flight: "one", "stages", "all", "unlimited", "warmup", "reversed" or "one more" in place of what is right,
-            "warmup, or one" where the last stage has its one,
+            "warmup, or one" where the last stage has its one, "batch" or "sequences" where these are taken for
+            microbatches (of all replicas, or of one),
             "added" where it is added to the layers, "replicas" where those of all replicas are counted.
         without: "whole" (the layer that is computed again), "cut" (activations), "again" (recomputation), "microbatch"
             (one sequence), "tokens", "width", "layers" (one), "split" (all layers), "input" (of the layer that is
             computed again), "cut again" (this layer is not cut) or "cut inputs" (what is kept for it is not).
         on_top: "layers" or "microbatches" where a layer is computed again for each of these at once, "replicas" where
             these share activations, "stages" where stages do, though each has its own layers, "bytes" where each
-            byte is taken for a number of two, "always" where a layer is computed again in every plan.
+            byte is taken for a number of two, "always" where a layer is computed again in every plan, "everything"
+            where all layers of all microbatches are computed again at once.
     """
     count, layers, p = plan.num_microbatches(job), job.num_layers // plan.pipeline, plan.pipeline
     tokens, again = plan.microbatch * job.num_tokens, plan.recompute and without != "again"
@@ -133,12 +135,13 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
         flying = {
             "one": 1, "stages": min(p, count), "all": count, "unlimited": p - stage,
             "one more": min(p - stage + 1, count), "warmup": min(p - stage - 1, count),
-            "warmup, or one": max(1, min(p - stage - 1, count)),
+            "warmup, or one": max(1, min(p - stage - 1, count)), "batch": min(p - stage, job.batch),
+            "sequences": min(p - stage, job.batch // plan.data),
             "reversed": min(stage + 1, count), "replicas": min(p - stage, count * plan.data),
             "added": min(p - stage, count) + held_layers,
         }  # fmt: skip
         num = flying.get(in_flight, min(p - stage, count))
-        times = {"layers": layers, "microbatches": num}.get(on_top, 1)
+        times = {"layers": layers, "microbatches": num, "everything": layers * num}.get(on_top, 1)
         times *= plan.tensor if without == "cut again" else 1
         kept = (num if in_flight == "added" else num * held_layers) * (INPUT if again else KEPT) + (
             times * KEPT if (again or on_top == "always") and without != "whole" else 0
@@ -193,7 +196,8 @@ def step_seconds(
         gradients: Whether what is left of them counts.
         counts: "batch" where each replica takes the whole one, "sequences" where these are taken for microbatches.
         per_layer: Whether a stage is taken for a layer.
-        head_pass: "forward" or "backward" where only that of the head counts, "once" where it counts once a step.
+        head_pass: "forward" or "backward" where only that of the head counts, "once" where it counts once a step,
+            "again" where plans that recompute run its forward once more, "both ends" where the first stage has it, too.
         hides: "stage" where its whole backward is taken for a layer's where gradients are hidden, "forward" where a
             layer's forward is taken to hide them, too, "forward alone" where it hides them in backward's place.
         each: "hop" where every microbatch pays its messages, "gradients" where every stage's rest of gradients counts.
@@ -206,6 +210,8 @@ def step_seconds(
     layer += forward if passes == "again" and plan.recompute else 0.0
     stages = [layers * layer] * plan.pipeline
     head_takes = {"forward": of_head[0], "backward": of_head[1]}.get(head_pass, sum(of_head))
+    head_takes += of_head[0] if head_pass == "again" and plan.recompute else 0.0
+    stages[0] += head_takes if head_pass == "both ends" else 0.0
     stages[-1] = (0.0 if fill == "head alone" else stages[-1]) + (head_takes if head and head_pass != "once" else 0.0)
     of_batch = {"batch": job.batch // plan.microbatch, "sequences": job.batch // plan.data}
     count = of_batch.get(counts, plan.num_microbatches(job))

@@ -139,6 +139,23 @@ def _last_weight(case: Case, rank: int) -> float:
     return math.sqrt(total)
 
 
+def _largest_rank(case: Case, rank: int) -> float:
+    """Return the norm of what one rank counts, of that for which it is largest."""
+    sizes, mine = of_rank(case, rank)
+    found = []
+    for each, place in enumerate(places(sizes)):
+        given = zip(kinds_at(place, sizes), listed(case.inputs[each], "weights"), strict=True)
+        squares = [times(kind, place, sizes, mine) * float(tensor(one, "shard").square().sum()) for kind, one in given]
+        found.append(math.sqrt(sum(squares)))
+    return max(found)
+
+
+def _largest_element(case: Case, rank: int) -> float:
+    return max(
+        float(tensor(one, "shard").abs().max()) for inputs in case.inputs for one in listed(inputs, "weights")
+    )  # fmt: skip
+
+
 def _averaged(case: Case, rank: int) -> float:
     """Return the norm in which every tensor rank's shards count, and the sum is divided by as many as there are."""
     return norm(case, rank, copies=True) / math.sqrt(sizes_of(case.inputs[rank]).get("tensor", 1))
@@ -233,6 +250,10 @@ EXERCISE = declared(
         Mistake("tied counted with one stage alone",
                 "With several stages nobody counts the tied weight. It is there on both ends: let the first stage "
                 "count it, also where mesh.ends is a group.", {"norm": _by(tied=_ONE_STAGE)}),
+        Mistake("the largest rank's", "This is the norm of what one rank counts, the largest of them: over the axes "
+                "the squares are summed, ReduceOp.SUM.", {"norm": _largest_rank}),
+        Mistake("the largest element", "This is the largest element of the gradient. Its norm is the root of the sum "
+                "of all squares.", {"norm": _largest_element}),
         Mistake("averaged over tensor",
                 "The sum over \"tensor\" is divided by the number of tensor ranks. That is right for copies; of what "
                 "is \"cut\" every rank has another piece, and its squares count whole.", {"norm": _averaged}),

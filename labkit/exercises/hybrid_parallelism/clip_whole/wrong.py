@@ -135,3 +135,10 @@ changed(
 changed(
     "holds each element within max_norm", "elements clamped", (SCALE, "        shard.clamp_(-max_norm, max_norm)\n")
 )
+changed("takes the largest rank's", "the largest rank's",
+        (SUM, SUM.replace("squares,", "squares, op=dist.ReduceOp.MAX,")))  # fmt: skip
+changed(
+    "takes the largest element", "the largest element",
+    ("squares += shard.double().square().sum()", "squares = torch.maximum(squares, shard.double().abs().max())"),
+    (SUM, SUM.replace("squares,", "squares, op=dist.ReduceOp.MAX,")), ("norm = squares.sqrt()", "norm = squares"),
+)  # fmt: skip

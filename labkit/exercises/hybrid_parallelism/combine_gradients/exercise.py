@@ -37,6 +37,7 @@ EQUAL_SHARES = {
     "not weighed": lambda own, everybody, count: 1.0,
     "by targets": lambda own, everybody, count: float(own),
     "twice": lambda own, everybody, count: own / everybody / count,
+    "rounded down": lambda own, everybody, count: float(own // everybody),
     "upside down": lambda own, everybody, count: everybody / own,
 }
 
@@ -117,6 +118,13 @@ def _weighed_last(case: Case, rank: int) -> list[Tensor]:
     targets = {each: integer(case.inputs[each], "num_targets") for each in along(rank, sizes, REPLICAS)}
     own = targets[rank] / sum(targets.values())
     return [each * own for each in combined(case, rank, share=EQUAL_SHARES["not weighed"])]
+
+
+def _of_the_most(case: Case, rank: int) -> list[Tensor]:
+    """Return what comes of weighing by the most targets that a replica has, in place of all of them."""
+    sizes, _ = of_rank(case, rank)
+    targets = [integer(case.inputs[each], "num_targets") for each in along(rank, sizes, REPLICAS)]
+    return [each * (sum(targets) / max(targets)) for each in combined(case, rank)]
 
 
 def _tokens_averaged(case: Case, rank: int) -> list[Tensor]:
@@ -247,6 +255,10 @@ EXERCISE = declared(
         Mistake("weighed after the sum",
                 "You multiply the sum by this rank's own weight. Every replica's gradient has another one: multiply "
                 "before the all-reduce.", _way(_weighed_last)),
+        Mistake("weights rounded down", "num_targets // everybody's is 0 wherever another replica has targets, too: "
+                "divide with /.", _as(share=EQUAL_SHARES["rounded down"])),
+        Mistake("the most targets", "You weigh by the largest number of targets. Everybody's is their sum, over "
+                "\"data\" and over \"shard\".", _way(_of_the_most)),
         Mistake("tokens averaged",
                 "Each tensor rank has a partial sum of a gradient of kind \"tokens\": the whole is their sum. Do not "
                 "divide it by the number of tensor ranks.", _way(_tokens_averaged)),

@@ -131,3 +131,8 @@ changed("tied, or else tokens", "tied or tokens",
         (TOKENS, TOKENS.replace('== "tokens"', '== "tokens" and not weight.tied')))  # fmt: skip
 changed("waits for no handle", "not waited for",
         ("(gradient, group=group)", "(gradient, group=group, async_op=True)"))  # fmt: skip
+changed("divides whole numbers", "weights rounded down", (SHARE, "(num_targets // everybody.item())"))
+changed(
+    "the most targets of a replica", "the most targets",
+    ("dist.all_reduce(everybody, group", "dist.all_reduce(everybody, op=dist.ReduceOp.MAX, group"),
+)  # fmt: skip

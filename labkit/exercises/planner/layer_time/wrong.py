@@ -123,3 +123,11 @@ changed("the head's product in forward", "the head in a layer",
         ("forward = products + 2 * reduce",
          "forward = products + 2 * reduce + product_seconds(job, rows, h, job.vocabulary // t)"),
         ("forward if plan.recompute", "products + 2 * reduce if plan.recompute"))  # fmt: skip
+changed("backward twice", "backward twice",
+        ("backward + (forward if plan.recompute else 0.0)", "backward * (2 if plan.recompute else 1)"))  # fmt: skip
+changed("an all-reduce after each product", "a sum after each product",
+        ("forward = products + 2 * reduce", "forward = products + 4 * reduce"))  # fmt: skip
+changed("all microbatches of a step", "the whole replica's batch",
+        ("return forward, backward + (forward if plan.recompute else 0.0)",
+         "count = plan.num_microbatches(job)\n"
+         "    return count * forward, count * (backward + (forward if plan.recompute else 0.0))"))  # fmt: skip

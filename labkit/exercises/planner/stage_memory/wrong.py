@@ -83,3 +83,11 @@ WRONG.changed(
     ("in_flight = min(p - stage, plan.num_microbatches(job))",
      "in_flight = min(p - stage, plan.num_microbatches(job) * plan.data)"),
 )  # fmt: skip
+WRONG.changed(
+    "as many as the batch has sequences", "sequences for microbatches",
+    ("min(p - stage, plan.num_microbatches(job))", "min(p - stage, job.batch)"),
+)  # fmt: skip
+WRONG.changed(
+    "34 for all that is in flight", "everything kept",
+    (KEPT, KEPT.replace("(34 if plan.recompute", "(34 * in_flight * layers if plan.recompute")),
+)  # fmt: skip

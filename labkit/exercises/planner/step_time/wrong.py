@@ -113,3 +113,12 @@ WRONG.changed(
     "recomputes once more", "computed again twice",
     ("layers * (forward + backward)", "layers * (forward + backward + (forward if plan.recompute else 0.0))"),
 )  # fmt: skip
+WRONG.changed(
+    "recomputes the head", "the head runs again",
+    ("stages[-1] += head + head_backward", "stages[-1] += head + head_backward + (head if plan.recompute else 0.0)"),
+)  # fmt: skip
+WRONG.changed(
+    "the head on both ends", "the head on both ends",
+    ("stages[-1] += head + head_backward",
+     "stages[-1] += head + head_backward\n    stages[0] += head + head_backward"),
+)  # fmt: skip
