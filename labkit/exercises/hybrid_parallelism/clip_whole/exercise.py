@@ -250,8 +250,6 @@ EXERCISE = declared(
         Mistake("tied counted with one stage alone",
                 "With several stages nobody counts the tied weight. It is there on both ends: let the first stage "
                 "count it, also where mesh.ends is a group.", {"norm": _by(tied=_ONE_STAGE)}),
-        Mistake("the largest rank's", "This is the norm of what one rank counts, the largest of them: over the axes "
-                "the squares are summed, ReduceOp.SUM.", {"norm": _largest_rank}),
         Mistake("the largest element", "This is the largest element of the gradient. Its norm is the root of the sum "
                 "of all squares.", {"norm": _largest_element}),
         Mistake("averaged over tensor",
@@ -268,8 +266,9 @@ EXERCISE = declared(
                 "first tensor rank count it.",
                 {"norm": tuple(_by(without=each) for each in ([WHOLE, TOKENS], [WHOLE], [TOKENS]))}),
         Mistake("pieces left out",
-                "Every tensor rank has other pieces of a weight that is \"cut\", and your sum leaves some out: all of "
-                "them count.", {"norm": (_by(first_piece=True), _by(without=[CUT]))}),
+                "Every tensor rank has other pieces of a weight that is \"cut\", and your norm leaves some out: all of "
+                "them count, and over the axes the squares are summed, ReduceOp.SUM.",
+                {"norm": (_by(first_piece=True), _by(without=[CUT]), _largest_rank)}),
         Mistake("the last weight alone", "The squares of all weights add up: this is the last weight's alone.",
                 {"norm": _last_weight}),
         Mistake("replicas counted",

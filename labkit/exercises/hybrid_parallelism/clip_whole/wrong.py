@@ -135,7 +135,7 @@ changed(
 changed(
     "holds each element within max_norm", "elements clamped", (SCALE, "        shard.clamp_(-max_norm, max_norm)\n")
 )
-changed("takes the largest rank's", "the largest rank's",
+changed("takes the largest rank's", "pieces left out",
         (SUM, SUM.replace("squares,", "squares, op=dist.ReduceOp.MAX,")))  # fmt: skip
 changed(
     "takes the largest element", "the largest element",

@@ -166,9 +166,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 def _which(case: Case, layers: list[int]) -> str:
     """Return which rule gave these layers, "" where none is known."""
-    num_microbatches = _given(case)[2]
+    _, num_layers, num_microbatches = _given(case)
     times = _times(case, layers)
-    if max(layers) - min(layers) <= 1:
+    if len(set(layers)) == 1 or layers == _even(num_layers, len(layers)):
         return _EQUAL
     if math.isclose(sum(times), sum(_times(case, fastest_dealt(case, 1)))):
         return _SUM
@@ -197,6 +197,10 @@ def _taken_for_even(case: Case) -> Case:
     seconds, num_layers, num_microbatches = _given(case)
     rows = [[n * row[0] for n in range(1, len(row) + 1)] for row in seconds]
     return dealt_case(case.name, rows, num_layers, num_microbatches)
+
+
+def _even(num_layers: int, stages: int) -> list[int]:
+    return [num_layers // stages + (stage < num_layers % stages) for stage in range(stages)]
 
 
 _EVEN_TIMES, _ENTRY, _NO_MOVE = "times taken for even", "one entry on", "no single move helps"
