@@ -144,7 +144,7 @@ class Pair(NamedTuple):
 def pair(
     case: Case, asks: int, holds: int,
     *, mask: str = "places", row_term: bool | str = True, scaled: bool = True, by_block: bool = False,
-    root: bool = True,
+    root: bool = True, twice: bool = False,
 ) -> Pair:  # fmt: skip
     """Return the contributions of a pair of ranks, or what comes of a mistake.
 
@@ -158,6 +158,7 @@ def pair(
         scaled: Whether gradients are divided by the root of a head's width.
         by_block: Whether each block of keys has a softmax of its own.
         root: Whether scores are divided by it.
+        twice: Whether gradients are divided by it once more.
     """
     q, k, v, gradient = of(case, asks, "q"), of(case, holds, "k"), of(case, holds, "v"), of(case, asks, "gradient")
     forward = attended(case, asks)
@@ -173,6 +174,7 @@ def pair(
     if row_term == "gradient":
         taken_off = gradient.sum(-1, keepdim=True)
     slopes = weights * (gradient @ v.transpose(-1, -2) - taken_off) / (WIDTH**0.5 if scaled else 1.0)
+    slopes = slopes / (WIDTH**0.5 if twice else 1.0)
     return Pair(slopes @ k, slopes.transpose(-1, -2) @ q, weights.transpose(-1, -2) @ gradient)
 
 

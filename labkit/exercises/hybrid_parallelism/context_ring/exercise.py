@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.compare import near
 from labkit.checks.declared import Mistake, Result, declared, tensor_result
@@ -222,6 +223,9 @@ EXERCISE = declared(
         Mistake("gradients not scaled",
                 "Scores are divided by the root of a head's width K, and so are the gradients of q and k.",
                 _backward(scaled=False)),
+        Mistake("gradients scaled twice",
+                "The gradients of q and k are divided by the root of a head's width K once, and not once more.",
+                _backward(twice=True)),
         Mistake("scores not scaled", "Scores are divided by the root of a head's width K, as in forward.",
                 _backward(root=False)),
         Mistake("causal by index",
@@ -246,7 +250,7 @@ EXERCISE = declared(
         Mistake("a rank leaves the ring",
                 "Two ranks are not in the same step: one sends k and v where another waits for gradients, or for "
                 "places. A block may be left out of the computing, but every rank passes on in every step, all in the "
-                "same order.", seen=lambda case, got, wire: isinstance(got, Failure) and sizes_differ(got)),
+                "same order.", says=HANGS, seen=lambda case, got, wire: isinstance(got, Failure) and sizes_differ(got)),
         Mistake(NOTHING, "Forward returns two tensors, out and logsumexp; backward three, of q, of k and of v."),
     ),
     visible=(
