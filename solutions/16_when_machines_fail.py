@@ -154,7 +154,8 @@ def load_checkpoint(folder: Path, at_most: int | None = None) -> tuple[int, dict
     """Return step and state of the newest checkpoint that can be read, or None if there is none.
 
     Args:
-        folder: Where save_checkpoint wrote. A file may be damaged: cut off, or empty.
+        folder: Where save_checkpoint wrote. A file may be damaged: empty, or cut off anywhere. Of such a file
+            torch.load raises EOFError, RuntimeError or pickle.UnpicklingError.
         at_most: Ignore later steps; None means to look at all. A run of many ranks will need it.
     """
     paths = sorted(folder.glob("*.pt"), reverse=True)

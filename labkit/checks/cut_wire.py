@@ -31,3 +31,9 @@ def between_barriers(
 def waited_at_once(call: CollectiveCall) -> bool:
     """Return whether a call was waited for before the rank called anything else."""
     return call.waited == call.sequence + 1
+
+
+def left_alone(wire: Wire) -> list[CollectiveCall]:
+    """Return the collectives for which nobody waited; none where nobody saw any call end."""
+    seen = any(call.waited is not None for call in wire.collectives)
+    return [call for call in wire.collectives if seen and call.waited is None]

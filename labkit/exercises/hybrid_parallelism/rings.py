@@ -80,8 +80,9 @@ def attended(case: Case, rank: int, *, mask: str = "places", own: bool = False, 
         case: What was given.
         rank: Whose.
         mask: "places", "index" (within the pieces), "order" (of ranks), "keys in order" (other ranks' are
-            taken to lie in the order of ranks), "earlier" (those are hidden), "blocks" (of other ranks, seen whole or
-            not at all) or "" for none.
+            taken to lie in the order of ranks), "shifted" (they are taken to lie as this rank's, further on), "ranks"
+            (all of those after this one are hidden, too), "own block" (in no other one a key is hidden), "earlier"
+            (those are hidden), "blocks" (of other ranks, seen whole or not at all) or "" for none.
         own: Whether keys of this rank alone are seen.
         root: Whether scores are divided by the root of a head's width.
     """
@@ -97,6 +98,13 @@ def attended(case: Case, rank: int, *, mask: str = "places", own: bool = False, 
     mine = torch.tensor([one == rank for one in ranks]).repeat_interleave(each)
     if mask == "keys in order":
         hidden = torch.where(mine, there, torch.arange(each * len(ranks))) > here[:, None]
+    holds = torch.arange(len(ranks)).repeat_interleave(each)
+    if mask == "shifted":
+        hidden = here.repeat(len(ranks)) + each * (holds - ranks.index(rank)) > here[:, None]
+    if mask == "ranks":
+        hidden = hidden | (holds > ranks.index(rank))
+    if mask == "own block":
+        hidden = hidden & mine
     if mask == "earlier":
         hidden = there < here[:, None]
     if mask == "blocks":
@@ -136,7 +144,7 @@ class Pair(NamedTuple):
 def pair(
     case: Case, asks: int, holds: int,
     *, mask: str = "places", row_term: bool | str = True, scaled: bool = True, by_block: bool = False,
-    root: bool = True,
+    root: bool = True, twice: bool = False,
 ) -> Pair:  # fmt: skip
     """Return the contributions of a pair of ranks, or what comes of a mistake.
 
@@ -150,6 +158,7 @@ def pair(
         scaled: Whether gradients are divided by the root of a head's width.
         by_block: Whether each block of keys has a softmax of its own.
         root: Whether scores are divided by it.
+        twice: Whether gradients are divided by it once more.
     """
     q, k, v, gradient = of(case, asks, "q"), of(case, holds, "k"), of(case, holds, "v"), of(case, asks, "gradient")
     forward = attended(case, asks)
@@ -165,6 +174,7 @@ def pair(
     if row_term == "gradient":
         taken_off = gradient.sum(-1, keepdim=True)
     slopes = weights * (gradient @ v.transpose(-1, -2) - taken_off) / (WIDTH**0.5 if scaled else 1.0)
+    slopes = slopes / (WIDTH**0.5 if twice else 1.0)
     return Pair(slopes @ k, slopes.transpose(-1, -2) @ q, weights.transpose(-1, -2) @ gradient)
 
 

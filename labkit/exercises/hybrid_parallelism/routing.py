@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -81,7 +81,8 @@ def taken(case: Case, rank: int, count: str = "group") -> list[Routed]:
         case: What was given.
         rank: Whose group.
         count: "group", "rank" (each rank's tokens by themselves), "share" (so, with an equal share of the capacity),
-            "last" (the later ones are taken), "one more", "one fewer", or "all".
+            "last" (the later ones are taken), "one more", "one fewer", "gates" (the largest gates are taken), "own
+            gates" (rank after rank, in each the largest gates first), "ranks" (the last rank's come first), or "all".
     """
     ranks, most = group_of(case, rank), capacity(case)
     everybody = routed(case, ranks)
@@ -90,10 +91,25 @@ def taken(case: Case, rank: int, count: str = "group") -> list[Routed]:
     if count in ("rank", "share"):
         share = most if count == "rank" else most // len(ranks)
         return [each for one in ranks for each in routed(case, [one]) if each.place < share]
+    if count in ("gates", "own gates", "ranks"):
+        return _taken_otherwise(everybody, ranks, most, count)
     if count == "last":
         asked = {each.expert: each.place + 1 for each in everybody}
         return [each for each in everybody if asked[each.expert] - each.place <= most]
     return [each for each in everybody if each.place < most + (count == "one more") - (count == "one fewer")]
+
+
+def _taken_otherwise(everybody: Sequence[Routed], ranks: Sequence[int], most: int, count: str) -> list[Routed]:
+    """Return the tokens that are taken where another order than that of the ranks and tokens counts."""
+    orders: dict[str, Callable[[Routed], Any]] = {
+        "gates": lambda each: -each.gate,
+        "own gates": lambda each: (ranks.index(each.rank), -each.gate),
+        "ranks": lambda each: (-ranks.index(each.rank), each.at),
+    }
+    found: list[Routed] = []
+    for expert in {each.expert for each in everybody}:
+        found += sorted((each for each in everybody if each.expert == expert), key=orders[count])[:most]
+    return [each for each in everybody if each in found]
 
 
 def _computed(case: Case, token: Routed, expert: int, weighed: bool = False) -> Tensor:

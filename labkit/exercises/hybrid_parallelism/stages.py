@@ -28,7 +28,10 @@ class Kind(NamedTuple):
     tied: bool = False
 
 
-KINDS = (Kind((3, 4), CUT), Kind((5,), WHOLE), Kind((3,), TOKENS), Kind((2, 3), CUT, tied=True))
+KINDS = (
+    Kind((3, 4), CUT), Kind((5,), WHOLE), Kind((3,), TOKENS), Kind((2, 3), CUT, tied=True),
+    Kind((2,), TOKENS, tied=True),
+)  # fmt: skip
 
 
 def kinds_at(place: Mapping[str, int], sizes: Mapping[str, int]) -> list[Kind]:

@@ -53,10 +53,14 @@ def layer_seconds(
             "at once" where a whole product is timed and then divided, "sequence" where one sequence's activation
             travels, "one byte" where a number of it takes one, "q alone" where the first product has h columns,
             "largest" where the longest of the four products counts alone, "hidden" where what the third product makes
-            travels, four times the activation.
+            travels, four times the activation, "tokens" where tensor ranks share the rows and each has whole matrices,
+            "tokens travel" where their rows alone travel then, too, "hidden second" where the second all-reduce alone
+            is of what the third product makes, "replica" where all microbatches of a replica go through at once.
     """
+    by_tokens = other in ("tokens", "tokens travel")
     rows, h = (plan.microbatch if microbatch else 1) * (1 if other == "no tokens" else job.num_tokens), job.width
-    t = plan.tensor if cut and other != "at once" else 1
+    rows *= plan.num_microbatches(job) if other == "replica" else 1
+    t = plan.tensor if cut and other != "at once" and not by_tokens else 1
     b = t if both else 1
     pieces: tuple[tuple[int, int], ...] = (
         (h // b, 3 * h // t),
@@ -74,16 +78,20 @@ def layer_seconds(
         pieces = ((h, h // t), *pieces[1:])
     if other == "one product":
         pieces = ((h, 12 * h // t),)
-    times = [product_seconds(job, rows, *piece) for piece in pieces]
+    times = [product_seconds(job, rows // plan.tensor if by_tokens else rows, *piece) for piece in pieces]
     products = max(times) if other == "largest" else sum(times)
     products /= plan.tensor if other == "at once" else 1
-    smaller = {"piece": plan.tensor, "sequence": plan.microbatch, "one byte": 2, "hidden": 0.25}.get(other, 1)
+    smaller = {
+        "piece": plan.tensor, "tokens travel": plan.tensor, "sequence": plan.microbatch, "one byte": 2, "hidden": 0.25,
+    }.get(other, 1)  # fmt: skip
     reduce = halves * scatter_seconds(
         job,
         plan,
         "data" if other == "replicas" else "tensor",
         (4 if fp32 else 2) * rows * h / smaller,
     )
+    if other == "hidden second":
+        reduce = 0.5 * reduce + halves * 0.5 * scatter_seconds(job, plan, "tensor", 8 * rows * h)
     forward = products + sums[0] * reduce
     repeated = products + (sums[0] * reduce if sums_again else 0.0) if plan.recompute and again else 0.0
     layers = job.num_layers // plan.pipeline if other == "stage" else 1
@@ -104,13 +112,16 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
         job: What is trained.
         plan: How it is split.
         in_flight: "one", "stages", "all", "unlimited", "warmup", "reversed" or "one more" in place of what is right,
+            "warmup, or one" where the last stage has its one, "batch" or "sequences" where these are taken for
+            microbatches (of all replicas, or of one),
             "added" where it is added to the layers, "replicas" where those of all replicas are counted.
         without: "whole" (the layer that is computed again), "cut" (activations), "again" (recomputation), "microbatch"
             (one sequence), "tokens", "width", "layers" (one), "split" (all layers), "input" (of the layer that is
-            computed again) or "cut again" (this layer is not cut).
+            computed again), "cut again" (this layer is not cut) or "cut inputs" (what is kept for it is not).
         on_top: "layers" or "microbatches" where a layer is computed again for each of these at once, "replicas" where
             these share activations, "stages" where stages do, though each has its own layers, "bytes" where each
-            byte is taken for a number of two.
+            byte is taken for a number of two, "always" where a layer is computed again in every plan, "everything"
+            where all layers of all microbatches are computed again at once.
     """
     count, layers, p = plan.num_microbatches(job), job.num_layers // plan.pipeline, plan.pipeline
     tokens, again = plan.microbatch * job.num_tokens, plan.recompute and without != "again"
@@ -124,15 +135,18 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
         flying = {
             "one": 1, "stages": min(p, count), "all": count, "unlimited": p - stage,
             "one more": min(p - stage + 1, count), "warmup": min(p - stage - 1, count),
+            "warmup, or one": max(1, min(p - stage - 1, count)), "batch": min(p - stage, job.batch),
+            "sequences": min(p - stage, job.batch // plan.data),
             "reversed": min(stage + 1, count), "replicas": min(p - stage, count * plan.data),
             "added": min(p - stage, count) + held_layers,
         }  # fmt: skip
         num = flying.get(in_flight, min(p - stage, count))
-        times = {"layers": layers, "microbatches": num}.get(on_top, 1)
+        times = {"layers": layers, "microbatches": num, "everything": layers * num}.get(on_top, 1)
         times *= plan.tensor if without == "cut again" else 1
         kept = (num if in_flight == "added" else num * held_layers) * (INPUT if again else KEPT) + (
-            times * KEPT if again and without != "whole" else 0
+            times * KEPT if (again or on_top == "always") and without != "whole" else 0
         )
+        kept *= plan.tensor if again and without == "cut inputs" else 1
         kept -= INPUT if again and without == "input" else 0
         kept *= 2 if on_top == "bytes" else 1
         params = (layers * job.layer_params + ((stage == 0) + (stage == p - 1)) * job.end_params) / plan.tensor
@@ -182,17 +196,22 @@ def step_seconds(
         gradients: Whether what is left of them counts.
         counts: "batch" where each replica takes the whole one, "sequences" where these are taken for microbatches.
         per_layer: Whether a stage is taken for a layer.
-        head_pass: "forward" or "backward" where only that of the head counts, "once" where it counts once a step.
+        head_pass: "forward" or "backward" where only that of the head counts, "once" where it counts once a step,
+            "again" where plans that recompute run its forward once more, "both ends" where the first stage has it, too.
         hides: "stage" where its whole backward is taken for a layer's where gradients are hidden, "forward" where a
-            layer's forward is taken to hide them, too.
+            layer's forward is taken to hide them, too, "forward alone" where it hides them in backward's place.
         each: "hop" where every microbatch pays its messages, "gradients" where every stage's rest of gradients counts.
-        passes: "forward" or "backward" where only that of a layer counts.
+        passes: "forward" or "backward" where only that of a layer counts, "again" where forward counts once more in
+            plans that recompute.
     """
     forward, backward, of_head, of_gradients, hop = _parts(job, plan)
     layers = 1 if per_layer else job.num_layers // plan.pipeline
     layer = {"forward": forward, "backward": backward}.get(passes, forward + backward)
+    layer += forward if passes == "again" and plan.recompute else 0.0
     stages = [layers * layer] * plan.pipeline
     head_takes = {"forward": of_head[0], "backward": of_head[1]}.get(head_pass, sum(of_head))
+    head_takes += of_head[0] if head_pass == "again" and plan.recompute else 0.0
+    stages[0] += head_takes if head_pass == "both ends" else 0.0
     stages[-1] = (0.0 if fill == "head alone" else stages[-1]) + (head_takes if head and head_pass != "once" else 0.0)
     of_batch = {"batch": job.batch // plan.microbatch, "sequences": job.batch // plan.data}
     count = of_batch.get(counts, plan.num_microbatches(job))
@@ -212,7 +231,8 @@ def step_seconds(
     }.get(fill, (count - 1) * slowest + sum(stages))
     rest = of_gradients * (p if each == "gradients" else 1) if gradients else 0.0
     if hides:
-        rest = gradient_seconds(job, plan, layers * backward if hides == "stage" else forward + backward)
+        long = {"stage": layers * backward, "forward alone": forward}.get(hides, forward + backward)
+        rest = gradient_seconds(job, plan, long)
     rest += sum(of_head) if head_pass == "once" else 0.0
     return pipe + hops * (p - 1) * hop * (count if each == "hop" else 1) + rest
 

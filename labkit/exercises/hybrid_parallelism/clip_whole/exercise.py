@@ -32,7 +32,7 @@ Place = Mapping[str, int]
 _CLOSE = 1e-5
 
 
-_FIRST, _ENDS, _NOT_LAST, _HALF = "first", "both ends", "not last", "half"
+_FIRST, _ENDS, _NOT_LAST, _HALF, _ONE_STAGE = "first", "both ends", "not last", "half", "one stage"
 
 
 def times(
@@ -50,7 +50,7 @@ def times(
         copies: Every tensor rank's copy counts.
         tokens: Every tensor rank's copy counts of what saw its own tokens only.
         tied: Where what is tied counts: on the first stage, on both ends, on no last stage (with one stage nowhere),
-            or with one stage half.
+            with one stage half, or with one stage alone.
         replicas: Every data rank's copy counts.
         only: The axis over which nothing is summed: the rank sees its own place alone.
         without: Kinds of weights that count nowhere.
@@ -71,6 +71,7 @@ def times(
         or place.get("tensor", 0) == 0
     )
     once.append(tied == _ENDS or not kind.tied or only == "pipeline" or place.get("pipeline", 0) == 0)
+    once.append(not (tied == _ONE_STAGE and kind.tied and sizes.get("pipeline", 1) > 1))
     once.append(not (tied == _NOT_LAST and kind.tied and place.get("pipeline", 0) == sizes.get("pipeline", 1) - 1))
     return float(all(once)) * (0.5 if tied == _HALF and kind.tied and sizes.get("pipeline", 1) == 1 else 1.0)
 
@@ -138,6 +139,33 @@ def _last_weight(case: Case, rank: int) -> float:
     return math.sqrt(total)
 
 
+def _largest_rank(case: Case, rank: int) -> float:
+    """Return the norm of what one rank counts, of that for which it is largest."""
+    sizes, mine = of_rank(case, rank)
+    found = []
+    for each, place in enumerate(places(sizes)):
+        given = zip(kinds_at(place, sizes), listed(case.inputs[each], "weights"), strict=True)
+        squares = [times(kind, place, sizes, mine) * float(tensor(one, "shard").square().sum()) for kind, one in given]
+        found.append(math.sqrt(sum(squares)))
+    return max(found)
+
+
+def _largest_element(case: Case, rank: int) -> float:
+    return max(
+        float(tensor(one, "shard").abs().max()) for inputs in case.inputs for one in listed(inputs, "weights")
+    )  # fmt: skip
+
+
+def _averaged(case: Case, rank: int) -> float:
+    """Return the norm in which every tensor rank's shards count, and the sum is divided by as many as there are."""
+    return norm(case, rank, copies=True) / math.sqrt(sizes_of(case.inputs[rank]).get("tensor", 1))
+
+
+def _clamped(case: Case, rank: int) -> list[Tensor]:
+    limit = number(case.inputs[rank], "max_norm")
+    return [each.clamp(-limit, limit) for each in _as_given(case, rank)]
+
+
 def _over_everybody(case: Case, rank: int, *, calls: int) -> float:
     """Return the norm where as many all-reduces over all ranks follow each other."""
     return norm(case, rank, replicas=True) * math.sqrt(case.world_size ** (calls - 1))
@@ -172,7 +200,8 @@ def _some_know(case: Case, got: Got, wire: Wire) -> bool:
     if isinstance(got, Failure):
         return False
     right = [_close(number(came, "norm"), norm(case, rank)) for rank, came in enumerate(got)]
-    return any(right) and all(ok or not number(came, "norm") for ok, came in zip(right, got, strict=True))
+    none = [not number(came, "norm") for came in got]
+    return any(right) and not all(right) and all(map(any, zip(right, none, strict=True)))
 
 
 def _some_scaled(case: Case, got: Got, wire: Wire) -> bool:
@@ -218,6 +247,14 @@ EXERCISE = declared(
         Mistake("not over any axis",
                 "Each rank takes the norm of what it holds itself. Sum the squares over \"shard\", \"pipeline\" and "
                 "\"tensor\" before you take the root.", {"norm": _by(alone=True)}),
+        Mistake("tied counted with one stage alone",
+                "With several stages nobody counts the tied weight. It is there on both ends: let the first stage "
+                "count it, also where mesh.ends is a group.", {"norm": _by(tied=_ONE_STAGE)}),
+        Mistake("the largest element", "This is the largest element of the gradient. Its norm is the root of the sum "
+                "of all squares.", {"norm": _largest_element}),
+        Mistake("averaged over tensor",
+                "The sum over \"tensor\" is divided by the number of tensor ranks. That is right for copies; of what "
+                "is \"cut\" every rank has another piece, and its squares count whole.", {"norm": _averaged}),
         Mistake("norms added",
                 "You added up norms. Norms do not add: sum squares over weights and ranks, then take one root.",
                 {"norm": (_norms_added, partial(_norms_added, by_weight=True))}),
@@ -229,8 +266,9 @@ EXERCISE = declared(
                 "first tensor rank count it.",
                 {"norm": tuple(_by(without=each) for each in ([WHOLE, TOKENS], [WHOLE], [TOKENS]))}),
         Mistake("pieces left out",
-                "Every tensor rank has other pieces of a weight that is \"cut\", and your sum leaves some out: all of "
-                "them count.", {"norm": (_by(first_piece=True), _by(without=[CUT]))}),
+                "Every tensor rank has other pieces of a weight that is \"cut\", and your norm leaves some out: all of "
+                "them count, and over the axes the squares are summed, ReduceOp.SUM.",
+                {"norm": (_by(first_piece=True), _by(without=[CUT]), _largest_rank)}),
         Mistake("the last weight alone", "The squares of all weights add up: this is the last weight's alone.",
                 {"norm": _last_weight}),
         Mistake("replicas counted",
@@ -255,6 +293,9 @@ EXERCISE = declared(
                 {"norm": lambda case, rank: min(norm(case, rank), number(case.inputs[rank], "max_norm"))}),
         Mistake("always scaled", "A gradient that is short enough stays as it is: the factor is at most 1.",
                 {"shards": partial(clipped, always=True)}),
+        Mistake("elements clamped",
+                "You hold each element within max_norm. The *norm* of the whole gradient must be within it: multiply "
+                "all elements by one factor.", {"shards": _clamped}),
         Mistake("each by its own norm", "All shards are scaled by one factor: max_norm over the norm of the whole.",
                 {"shards": _each_alone}),
         Mistake("not in place",

@@ -126,3 +126,19 @@ WRONG.right(
     return norm
 """,
 )
+changed("counts what is tied with one stage alone", "tied counted with one stage alone",
+        (FIRST, "(not weight.tied or mesh.ends is None)"))  # fmt: skip
+changed(
+    "counts all, and divides by tensor ranks", "averaged over tensor",
+    (ONCE, "counts_here = True"), ("norm = squares.sqrt()", 'norm = (squares / mesh.sizes["tensor"]).sqrt()'),
+)  # fmt: skip
+changed(
+    "holds each element within max_norm", "elements clamped", (SCALE, "        shard.clamp_(-max_norm, max_norm)\n")
+)
+changed("takes the largest rank's", "pieces left out",
+        (SUM, SUM.replace("squares,", "squares, op=dist.ReduceOp.MAX,")))  # fmt: skip
+changed(
+    "takes the largest element", "the largest element",
+    ("squares += shard.double().square().sum()", "squares = torch.maximum(squares, shard.double().abs().max())"),
+    (SUM, SUM.replace("squares,", "squares, op=dist.ReduceOp.MAX,")), ("norm = squares.sqrt()", "norm = squares"),
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -12,10 +12,13 @@ from torch.nn import functional
 
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Values
+from labkit.checks.cut_wire import left_alone
 from labkit.checks.declared import Mistake, Result, declared
+from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import NOTHING, WRONG_LENGTH, WRONG_SHAPE
 from labkit.checks.values import integer, listed, tensor
+from labkit.checks.wire import Wire
 from labkit.exercises.hybrid_parallelism.combine_gradients.driver import drive
 from labkit.exercises.hybrid_parallelism.meshes import WEIGHT, along, ends, of_rank
 from labkit.exercises.hybrid_parallelism.stages import (
@@ -34,6 +37,7 @@ EQUAL_SHARES = {
     "not weighed": lambda own, everybody, count: 1.0,
     "by targets": lambda own, everybody, count: float(own),
     "twice": lambda own, everybody, count: own / everybody / count,
+    "rounded down": lambda own, everybody, count: float(own // everybody),
     "upside down": lambda own, everybody, count: everybody / own,
 }
 
@@ -87,8 +91,12 @@ def _whole_world(case: Case, rank: int) -> list[Tensor] | None:
     sizes, _ = of_rank(case, rank)
     if ends(rank, sizes):
         return None
-    mixed = combined(case, rank, also_tensor=[CUT])
-    return [*combined(case, rank)[:-1], mixed[-1] * len(along(rank, sizes, REPLICAS))]
+    found, (_, place) = combined(case, rank), of_rank(case, rank)
+    for number, kind in enumerate(kinds_at(place, sizes)):
+        if kind.tied:
+            parts = [combined(case, each, cut=False)[number] for each in range(case.world_size)]
+            found[number] = shard(torch.stack(parts).sum(0), sizes, place)
+    return found
 
 
 def _targets_along(axis: str) -> Callable[[Case, int], list[Tensor] | None]:
@@ -102,6 +110,35 @@ def _targets_along(axis: str) -> Callable[[Case, int], list[Tensor] | None]:
         return None if axis == "shard" and sizes["shard"] == 1 else combined(case, rank, targets=[axis])
 
     return way
+
+
+def _weighed_last(case: Case, rank: int) -> list[Tensor]:
+    """Return what comes of a sum that is multiplied by the asking rank's own weight."""
+    sizes, _ = of_rank(case, rank)
+    targets = {each: integer(case.inputs[each], "num_targets") for each in along(rank, sizes, REPLICAS)}
+    own = targets[rank] / sum(targets.values())
+    return [each * own for each in combined(case, rank, share=EQUAL_SHARES["not weighed"])]
+
+
+def _of_the_most(case: Case, rank: int) -> list[Tensor]:
+    """Return what comes of weighing by the most targets that a replica has, in place of all of them."""
+    sizes, _ = of_rank(case, rank)
+    targets = [integer(case.inputs[each], "num_targets") for each in along(rank, sizes, REPLICAS)]
+    return [each * (sum(targets) / max(targets)) for each in combined(case, rank)]
+
+
+def _tokens_averaged(case: Case, rank: int) -> list[Tensor]:
+    sizes, place = of_rank(case, rank)
+    by = [sizes.get("tensor", 1) if kind.tensor == TOKENS else 1 for kind in kinds_at(place, sizes)]
+    return [each / count for each, count in zip(combined(case, rank), by, strict=True)]
+
+
+def _tied_or_tokens(case: Case, rank: int, *, ends_first: bool) -> list[Tensor]:
+    """Return what comes where a weight that is tied and saw its own tokens is summed over one of the two alone."""
+    sizes, place = of_rank(case, rank)
+    right, other = combined(case, rank), combined(case, rank, not_tokens=ends_first, not_ends=not ends_first)
+    both = [kind.tied and kind.tensor == TOKENS for kind in kinds_at(place, sizes)]
+    return [two if is_both else one for one, two, is_both in zip(right, other, both, strict=True)]
 
 
 def _never_summed(case: Case, rank: int) -> list[Tensor]:
@@ -160,6 +197,15 @@ def _not_multiplied(sign: float) -> Callable[[Case, int], list[Tensor]]:
     return way
 
 
+def _unwaited(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    if alone := left_alone(wire):
+        text = (
+            f"Rank {alone[0].rank} began a collective with async_op=True ({alone[0].kind}), and nobody waited for it."
+        )
+        yield Finding(_ALONE, text, rank=alone[0].rank)
+
+
+_ALONE = "not waited for"
 _SIZES = {"data": 2, "shard": 1, "pipeline": 1, "tensor": 2}
 EXERCISE = declared(
     id="combine_gradients",
@@ -168,6 +214,7 @@ EXERCISE = declared(
     oracle=expected,
     least=least,
     looks=(
+        _unwaited,
         Result("shards", "{ranks}: a shard of the combined gradient is wrong. On rank {rank} the first wrong one is "
                "{which}: {got}.", same=same_shards, shown=first_wrong),
     ),
@@ -205,6 +252,20 @@ EXERCISE = declared(
                 "The shares num_targets / everybody's add up to 1 over the replicas: the sum is the mean already. Do "
                 "not divide by the number of replicas as well, and count each replica's targets once.",
                 _as(share=EQUAL_SHARES["twice"])),
+        Mistake("weighed after the sum",
+                "You multiply the sum by this rank's own weight. Every replica's gradient has another one: multiply "
+                "before the all-reduce.", _way(_weighed_last)),
+        Mistake("weights rounded down", "num_targets // everybody's is 0 wherever another replica has targets, too: "
+                "divide with /.", _as(share=EQUAL_SHARES["rounded down"])),
+        Mistake("the most targets", "You weigh by the largest number of targets. Everybody's is their sum, over "
+                "\"data\" and over \"shard\".", _way(_of_the_most)),
+        Mistake("tokens averaged",
+                "Each tensor rank has a partial sum of a gradient of kind \"tokens\": the whole is their sum. Do not "
+                "divide it by the number of tensor ranks.", _way(_tokens_averaged)),
+        Mistake("tied or tokens",
+                "A weight can be tied *and* of kind \"tokens\": then it is summed over \"tensor\" and over mesh.ends. "
+                "Ask the two questions one by one.",
+                {"shards": (partial(_tied_or_tokens, ends_first=False), partial(_tied_or_tokens, ends_first=True))}),
         Mistake("weighed upside down",
                 "The weight is upside down: num_targets over everybody's, which is at most 1.",
                 _as(share=EQUAL_SHARES["upside down"])),
@@ -227,6 +288,8 @@ EXERCISE = declared(
         Mistake("summed over everybody",
                 "An all-reduce without group= runs over all ranks, whatever axis is meant: give it the axis' group.",
                 _way(_over_everybody)),  # type: ignore[arg-type]
+        Mistake(_ALONE, "async_op=True returns at once, and the sum is there only after wait(): keep the handle, and "
+                "wait before you cut."),
         Mistake("never summed",
                 "Each rank has its own gradient, weighed and not summed: dist.all_reduce over every axis of replicas.",
                 _way(_never_summed)),

@@ -114,3 +114,25 @@ WRONG.right(
     return found
 """,
 )
+changed(
+    "weighs the sum", "weighed after the sum",
+    (f"weight.parameter.grad * {SHARE}", "weight.parameter.grad.clone()"),
+    ('        count = mesh.sizes["shard"]\n', f'        gradient *= {SHARE}\n        count = mesh.sizes["shard"]\n'),
+)  # fmt: skip
+changed(
+    "averages tokens", "tokens averaged",
+    ('        count = mesh.sizes["shard"]\n',
+     '        gradient /= mesh.sizes["tensor"] if weight.tensor == "tokens" else 1\n'
+     '        count = mesh.sizes["shard"]\n'),
+)  # fmt: skip
+changed("tokens, or else tied", "tied or tokens",
+        (TIED, TIED.replace("weight.tied", 'weight.tied and weight.tensor != "tokens"')))  # fmt: skip
+changed("tied, or else tokens", "tied or tokens",
+        (TOKENS, TOKENS.replace('== "tokens"', '== "tokens" and not weight.tied')))  # fmt: skip
+changed("waits for no handle", "not waited for",
+        ("(gradient, group=group)", "(gradient, group=group, async_op=True)"))  # fmt: skip
+changed("divides whole numbers", "weights rounded down", (SHARE, "(num_targets // everybody.item())"))
+changed(
+    "the most targets of a replica", "the most targets",
+    ("dist.all_reduce(everybody, group", "dist.all_reduce(everybody, op=dist.ReduceOp.MAX, group"),
+)  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.compare import near
 from labkit.checks.declared import Mistake, Result, declared, tensor_result
@@ -39,12 +40,30 @@ def _backward(**mistake: Any) -> dict[str, tuple[Way, ...]]:
     return {key: (partial(summed, key=key, **mistake),) for key in Pair._fields}
 
 
-def _mean_of_blocks(case: Case, rank: int) -> Tensor:
-    """Return the mean, over the blocks of keys, of attention to each by itself."""
+def _mean_of_blocks(case: Case, rank: int, *, skips: bool = False) -> Tensor:
+    """Return the mean, over the blocks of keys, of attention to each by itself; `skips`: over those with a key seen."""
+    blocks = [(scores(case, rank, each), of(case, each, "v")) for each in group_of(case, rank)]
     of_blocks = [
-        scores(case, rank, each).softmax(-1).nan_to_num(0.0) @ of(case, each, "v") for each in group_of(case, rank)
+        found.softmax(-1).nan_to_num(0.0) @ v for found, v in blocks if not skips or bool(found.isfinite().any())
     ]
     return torch.stack(of_blocks).mean(0)
+
+
+def _not_rescaled(case: Case, rank: int, *, sums: bool = False, values: bool = False) -> Tensor:
+    """Return the output where one of the two running sums, or both, keep what was added to them as it was."""
+    ranks = group_of(case, rank)
+    q = of(case, rank, "q")
+    largest = q.new_full((*q.shape[:-1], 1), float("-inf"))
+    total, mixed = torch.zeros_like(largest), torch.zeros_like(q)
+    for step in range(len(ranks)):
+        other = ranks[(ranks.index(rank) - step) % len(ranks)]
+        found = scores(case, rank, other)
+        grown = torch.maximum(largest, found.amax(-1, keepdim=True))
+        weights, old = (found - grown).exp(), (largest - grown).exp()
+        total = total * (old if sums else 1.0) + weights.sum(-1, keepdim=True)
+        mixed = mixed * (old if values else 1.0) + weights @ of(case, other, "v")
+        largest = grown
+    return mixed / total
 
 
 def _of_itself(case: Case, rank: int, key: str) -> Tensor:
@@ -129,7 +148,7 @@ EXERCISE = declared(
         lambda case, got, wire: lost_messages(wire),
         lambda case, got, wire: unread_messages(wire),
         _not_numbers,
-        tensor_result("out", "the output", _NO_RESCALE),
+        tensor_result("out", "the output"),
         Result("logsumexp", "{ranks}: the output is right, logsumexp on rank {rank} is not; entry {entry} is furthest "
                "off.", _LOGARITHM, near),
         *(tensor_result(key, f"forward is right, but the gradient of {key[-1]}") for key in Pair._fields),
@@ -139,13 +158,21 @@ EXERCISE = declared(
         *SENT,
         Mistake("forward on its own keys",
                 "Queries have met only the keys of their own rank. Pass k, v and places on, N - 1 times.",
-                _forward(own=True)),
+                _forward(own=True), everywhere=True),
+        Mistake("forward skips later ranks",
+                "You skip the keys of all ranks after yours. A rank may hold any tokens of the text: skip a block only "
+                "where all of its places are later than all of the queries'.", _forward(mask="ranks")),
+        Mistake("forward causal in its own block",
+                "You hide later keys of your own block alone. Keys of the others can be later, too: compare places in "
+                "every block.", _forward(mask="own block")),
         Mistake("forward causal by index",
                 "The mask compares positions in the pieces. Compare places: they travel with k and v.",
                 {key: _forward(mask="index")[key] + _forward(mask="order")[key] for key in ("out", "logsumexp")}),
         Mistake("forward with keys in order",
                 "Your mask takes the keys that come to lie in the order of ranks. Ranks hold any tokens of the text: "
-                "their places travel with k and v.", _forward(mask="keys in order")),
+                "their places travel with k and v.",
+                {key: _forward(mask="keys in order")[key] + _forward(mask="shifted")[key]
+                 for key in ("out", "logsumexp")}),
         Mistake("forward causal the other way",
                 "You hide earlier keys. Hide those whose place is later than the query's.", _forward(mask="earlier")),
         Mistake("forward block by block",
@@ -153,7 +180,7 @@ EXERCISE = declared(
                 "key's place with each query's.", _forward(mask="blocks")),
         Mistake("forward with a softmax for each block",
                 "You averaged what each block gives by itself. Blocks count by their sums of exponentials, all less "
-                "the same largest score.", {"out": _mean_of_blocks}),
+                "the same largest score.", {"out": (_mean_of_blocks, partial(_mean_of_blocks, skips=True))}),
         Mistake("forward not causal",
                 "Queries see later keys. Where a key's place is later than the query's, the score is -inf.",
                 _forward(mask="")),
@@ -161,7 +188,8 @@ EXERCISE = declared(
                 _forward(root=False)),
         Mistake(_NO_RESCALE,
                 "When the largest score grows, what was summed before must be multiplied by exp(old - new): the sum "
-                "of exponentials and the weighted values."),
+                "of exponentials and the weighted values.",
+                {"out": (_not_rescaled, partial(_not_rescaled, sums=True), partial(_not_rescaled, values=True))}),
         Mistake("the largest is missing",
                 "You took the logarithm of the sum of exp(score - largest). Add the largest score again.",
                 {"logsumexp": _without_the_largest}),
@@ -195,6 +223,9 @@ EXERCISE = declared(
         Mistake("gradients not scaled",
                 "Scores are divided by the root of a head's width K, and so are the gradients of q and k.",
                 _backward(scaled=False)),
+        Mistake("gradients scaled twice",
+                "The gradients of q and k are divided by the root of a head's width K once, and not once more.",
+                _backward(twice=True)),
         Mistake("scores not scaled", "Scores are divided by the root of a head's width K, as in forward.",
                 _backward(root=False)),
         Mistake("causal by index",
@@ -219,7 +250,7 @@ EXERCISE = declared(
         Mistake("a rank leaves the ring",
                 "Two ranks are not in the same step: one sends k and v where another waits for gradients, or for "
                 "places. A block may be left out of the computing, but every rank passes on in every step, all in the "
-                "same order.", seen=lambda case, got, wire: isinstance(got, Failure) and sizes_differ(got)),
+                "same order.", says=HANGS, seen=lambda case, got, wire: isinstance(got, Failure) and sizes_differ(got)),
         Mistake(NOTHING, "Forward returns two tensors, out and logsumexp; backward three, of q, of k and of v."),
     ),
     visible=(

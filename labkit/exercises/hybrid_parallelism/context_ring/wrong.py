@@ -219,3 +219,13 @@ def ring_backward(gradient, q, k, v, places, out, logsumexp, group=None):
     return [of_q, *of_both]
 """,
 )
+changed("skips the ranks after it", "forward skips later ranks",
+        (SKIPPED, "        if (place - step) % size > place:\n            continue\n"))  # fmt: skip
+changed("causal in its own block", "forward causal in its own block",
+        (FORWARD_MASK, f"if step == 0:\n            {FORWARD_MASK}"), (SKIPPED, ""))  # fmt: skip
+changed("its own places, further on", "forward with keys in order",
+        (SKIPPED, "        where = places + ((place - step) % size - place) * len(places)\n" + SKIPPED))  # fmt: skip
+changed("divides gradients by K", "gradients scaled twice", ("- row) / root", "- row) / root / root"))
+changed("passes nothing on where it skips", "a rank leaves the ring",
+        ("        scores = q @ keys.transpose(-1, -2) / root\n",
+         "        if where[0] > places[-1]:\n            continue\n        scores = q @ keys.mT / root\n"))  # fmt: skip

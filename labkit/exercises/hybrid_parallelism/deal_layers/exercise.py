@@ -111,6 +111,38 @@ def _one_by_one(case: Case) -> list[int]:
     return layers
 
 
+def _by_the_step(case: Case) -> list[int]:
+    """Return what comes of giving each layer to the stage with which the step of all dealt out so far is shortest."""
+    seconds, num_layers, _ = _given(case)
+    layers = [1] * len(seconds)
+    for _ in range(num_layers - len(layers)):
+        tries = [[n + (each == stage) for each, n in enumerate(layers)] for stage in range(len(layers))]
+        fit = [each for each in tries if all(n <= len(row) for n, row in zip(each, seconds, strict=True))]
+        if not fit:
+            return []
+        layers = min(fit, key=lambda each: step_seconds(case, each))
+    return layers
+
+
+def _one_entry_on(case: Case) -> list[int]:
+    """Return what comes of taking seconds[s][n] for n layers."""
+    seconds, num_layers, num_microbatches = _given(case)
+    return fastest_dealt(dealt_case(case.name, [row[1:] for row in seconds], num_layers, num_microbatches))
+
+
+def _no_move_helps(case: Case, layers: list[int]) -> bool:
+    """Return whether a step gets no shorter by moving a layer from one stage to another, whichever."""
+    seconds, _, _ = _given(case)
+    took = step_seconds(case, layers)
+    for giver in range(len(layers)):
+        for taker in range(len(layers)):
+            moved = [n - (stage == giver) + (stage == taker) for stage, n in enumerate(layers)]
+            fits = all(1 <= n <= len(row) for n, row in zip(moved, seconds, strict=True))
+            if fits and step_seconds(case, moved) < took * (1 - 1e-9):
+                return False
+    return True
+
+
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield why layers are not dealt out, or that a step could be shorter."""
     seconds, num_layers, _ = _given(case)
@@ -146,14 +178,18 @@ def _which(case: Case, layers: list[int]) -> str:
         sum(times) + num_microbatches * max(times), sum(again) + num_microbatches * max(again)
     ):
         return _AGAIN
-    if layers == _one_by_one(case):
+    if layers in (_one_by_one(case), _by_the_step(case)):
         return _GREEDY
     if math.isclose(step_seconds(case, layers), step_seconds(case, one_way_each(case))):
         return _ONE_WAY
     if math.isclose(max(times), slowest):
         return _SLOWEST
     even = _taken_for_even(case)
-    return _EVEN_TIMES if math.isclose(step_seconds(even, layers), step_seconds(even, fastest_dealt(even))) else ""
+    if math.isclose(step_seconds(even, layers), step_seconds(even, fastest_dealt(even))):
+        return _EVEN_TIMES
+    if layers == _one_entry_on(case):
+        return _ENTRY
+    return _NO_MOVE if _no_move_helps(case, layers) else ""
 
 
 def _taken_for_even(case: Case) -> Case:
@@ -167,7 +203,7 @@ def _even(num_layers: int, stages: int) -> list[int]:
     return [num_layers // stages + (stage < num_layers % stages) for stage in range(stages)]
 
 
-_EVEN_TIMES = "times taken for even"
+_EVEN_TIMES, _ENTRY, _NO_MOVE = "times taken for even", "one entry on", "no single move helps"
 _NO_LIST, _LOST, _TOO_MANY = "no list", "layers lost", "does not fit"
 _EQUAL, _SUM, _SLOWEST, _GREEDY = "equal stages", "the sum alone", "the slowest stage alone", "one layer at a time"
 _ONE_WAY, _AGAIN = "one way for each number of layers", "the slowest stage once too often"
@@ -211,9 +247,13 @@ EXERCISE = declared(
                 "with a slower stage and a smaller sum can win once a later stage is that slow anyway. Fix how slow "
                 "the slowest stage may be, and try every such limit."),
         Mistake(_GREEDY,
-                "So it comes out if each layer goes to the stage that is done first with one more, or if before all "
-                "else the slowest stage is made as fast as it can be. Neither gives the shortest step: a stage's times "
-                "do not grow evenly, and the sum of all stages counts, too."),
+                "So it comes out if each layer goes to the stage that is done first with one more, or where the step "
+                "grows least; or if the slowest stage counts for more than M - 1 times beside the sum of all. None of "
+                "these gives the shortest step: a stage's times do not grow evenly, and the sum counts, too."),
+        Mistake(_ENTRY, "seconds[s][n - 1] is for n layers: the first entry is for one."),
+        Mistake(_NO_MOVE,
+                "No single layer that moves to another stage makes this step shorter, but several at once do. A search "
+                "that stops here is not enough: go through every time that the slowest stage may take."),
     ),
     visible=(
         dealt_case("2 stages, 5 layers", ((1.0, 2.0, 3.4), (1.0, 2.0, 3.0, 4.0)), 5, 4),

@@ -109,3 +109,55 @@ def deal_layers(seconds, num_layers, num_microbatches):
 """
     + EACH_LIMIT.replace("def deal_layers", "def best_of").lstrip(),
 )  # fmt: skip
+dealt(
+    "where the step grows least",
+    "one layer at a time",
+    """    def step(layers):
+        times = [row[n - 1] for row, n in zip(seconds, layers)]
+        return sum(times) + (num_microbatches - 1) * max(times)
+
+    layers = [1] * len(seconds)
+    while sum(layers) < num_layers:
+        room = [s for s in range(len(layers)) if layers[s] < len(seconds[s])]
+        layers = min(([n + (s == each) for each, n in enumerate(layers)] for s in room), key=step)
+    return layers
+""",
+)
+dealt(
+    "moves layers while it helps",
+    "no single move helps",
+    """    def step(layers):
+        times = [row[n - 1] for row, n in zip(seconds, layers)]
+        return sum(times) + (num_microbatches - 1) * max(times)
+
+    layers = [1] * len(seconds)
+    while sum(layers) < num_layers:
+        room = [s for s in range(len(layers)) if layers[s] < len(seconds[s])]
+        layers[min(room, key=lambda s: layers[s])] += 1
+    while True:
+        tries = [layers]
+        for giver in range(len(layers)):
+            for taker in range(len(layers)):
+                new = [n - (s == giver) + (s == taker) for s, n in enumerate(layers)]
+                if new[giver] >= 1 and new[taker] <= len(seconds[taker]):
+                    tries.append(new)
+        best = min(tries, key=step)
+        if step(best) >= step(layers):
+            return layers
+        layers = best
+""",
+)
+dealt(
+    "looks up one entry on",
+    "one entry on",
+    """    from itertools import product
+
+    best, least = [], float("inf")
+    for layers in product(*(range(1, len(row)) for row in seconds)):
+        times = [row[n] for row, n in zip(seconds, layers)]
+        took = sum(times) + (num_microbatches - 1) * max(times)
+        if sum(layers) == num_layers and took < least:
+            best, least = list(layers), took
+    return best or [num_layers - len(seconds) + 1] + [1] * (len(seconds) - 1)
+""",
+)

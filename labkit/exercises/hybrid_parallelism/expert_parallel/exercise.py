@@ -20,7 +20,16 @@ from labkit.checks.traffic import lost_messages
 from labkit.checks.values import integers, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.hybrid_parallelism.expert_parallel.driver import drive
-from labkit.exercises.hybrid_parallelism.routing import WIDTH, balance, capacity, expected, output, routed_case, taken
+from labkit.exercises.hybrid_parallelism.routing import (
+    WIDTH,
+    balance,
+    capacity,
+    expected,
+    output,
+    routed,
+    routed_case,
+    taken,
+)
 
 
 def _out(**mistake: Any) -> Callable[[Case, int], Tensor]:
@@ -44,7 +53,20 @@ def _some_know(case: Case, got: Got, wire: Wire) -> bool:
         return False
     came = [each["balance"] for each in got]
     right = [isinstance(each, float) and _close(each, balance(case, rank)) for rank, each in enumerate(came)]
-    return any(right) and all(ok or not each for ok, each in zip(right, came, strict=True))
+    return any(right) and not all(right) and all(ok or not each for ok, each in zip(right, came, strict=True))
+
+
+def _share_of_taken(case: Case, rank: int) -> float:
+    """Return the loss in which f is an expert's share of the tokens that are taken."""
+    ranks = group_of(case, rank)
+    return balance(case, rank, count="group") * len(routed(case, ranks)) / len(taken(case, rank))
+
+
+def _mean_of_losses(case: Case, rank: int, *, asleep: bool = False) -> float:
+    """Return the mean of the losses of ranks by themselves; `asleep`: a rank without tokens counts as 0."""
+    ranks = group_of(case, rank)
+    there = [each for each in ranks if routed(case, [each])]
+    return sum(balance(case, each, over="rank") for each in there) / len(ranks if asleep else there)
 
 
 def _without_tokens(case: Case, got: Got, wire: Wire) -> bool:
@@ -143,6 +165,11 @@ EXERCISE = declared(
         Mistake("the later ones taken",
                 "Where more tokens come than an expert takes, the first ones are taken: in order of ranks, and on a "
                 "rank in order of tokens.", {"out": _out(count="last")}),
+        Mistake("the largest gates taken",
+                "An expert takes the tokens that ask first, whatever their gate: in order of ranks, and on a rank in "
+                "order of tokens.", {"out": (_out(count="gates"), _out(count="own gates"))}),
+        Mistake("the last rank first", "Rank 0's tokens are taken first, then rank 1's, and so on: count what the "
+                "ranks *before* this one ask for.", {"out": _out(count="ranks")}),
         Mistake("one too many", "With capacity C the tokens in places 0 to C - 1 are taken: place < C.",
                 {"out": _out(count="one more")}),
         Mistake("one too few", "With capacity C the tokens in places 0 to C - 1 are taken, C of them.",
@@ -187,10 +214,14 @@ EXERCISE = declared(
         Mistake("balance after dropping",
                 "f is the share of tokens whose largest probability is this expert's, taken or not. You counted those "
                 "that were taken: then an expert that is asked too often looks fine.",
-                {"balance": _balance(count="group")}),
+                {"balance": (_balance(count="group"), _share_of_taken)}),
         Mistake("mean of means",
                 "Ranks have different numbers of tokens. Add up sums and counts, and divide by all tokens once.",
                 {"balance": (_balance(means=True), _balance(chances="means"), _equal_ranks)}),
+        Mistake("mean of the ranks' losses",
+                "You averaged what each rank's own tokens give. f and P are over all tokens of the group: add up "
+                "counts and probabilities first, then multiply.",
+                {"balance": (_mean_of_losses, partial(_mean_of_losses, asleep=True))}),
         Mistake("P of those that ask",
                 "P is an expert's mean probability over all tokens, also over those that ask for another one.",
                 {"balance": _balance(chances="asked")}),

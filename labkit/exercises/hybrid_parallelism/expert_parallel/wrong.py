@@ -244,3 +244,20 @@ def expert_layer(x, router, experts, capacity, group=None):
     return out, float(per * size * (counts.sum(0) / n * total / n).sum())
 """,
 )
+changed(
+    "the largest gates of each rank", "the largest gates taken",
+    ("asks.cumsum(0).gather(1, chosen[:, None])[:, 0] - 1",
+     "torch.empty_like(chosen).scatter(0, (order := gate.argsort(descending=True)), "
+     "asks[order].cumsum(0).gather(1, chosen[order, None])[:, 0]) - 1"),
+)  # fmt: skip
+changed(
+    "the last rank's tokens first", "the last rank first",
+    ("counts[:place]", "counts[place + 1 :]"),
+    (UP_TO, UP_TO.replace("counts.cumsum", "counts.flip(0).cumsum")),
+    (TAKEN, TAKEN.replace(".diff(dim=0)", ".diff(dim=0).flip(0)")),
+)  # fmt: skip
+changed("shares of what is taken", "balance after dropping",
+        (BALANCE, "num_experts * (counts.sum(0).clamp(max=capacity) * sums.sum(0)).sum() / counts.sum() / "
+                  "counts.sum(0).clamp(max=capacity).sum()"))  # fmt: skip
+changed("averages the ranks' losses", "mean of the ranks' losses",
+        (BALANCE, "(num_experts * (counts * sums).sum(1) / counts.sum(1).clamp(min=1) ** 2).mean()"))  # fmt: skip

@@ -107,7 +107,26 @@ def _elsewhere(case: Case, got: Got, wire: Wire) -> bool:
         return False
     inputs = case.inputs[0]
     asked = [one for one in integers(inputs, "asked") for _ in listed(inputs, "axes")]
-    return any(one not in each for one, each in zip(asked, listed(got[0], "along"), strict=False))
+    right = listed(expected(case)[0], "along")
+    return any(
+        one not in each and (len(each) < len(wanted) or not set(each) & set(wanted))
+        for one, each, wanted in zip(asked, listed(got[0], "along"), right, strict=False)
+    )
+
+
+def _strides_before(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[int]:
+    """Return the ranks of a mesh in which one step along an axis passes the ranks of all axes before it."""
+    mine, ranks, stride = places(sizes)[rank], [0], 1
+    for axis, size in sizes.items():
+        ranks = [each + stride * at for each in ranks for at in (range(size) if axis in axes else [mine[axis]])]
+        stride *= size
+    return sorted(ranks)
+
+
+def _as_named(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[int]:
+    """Return the right ranks, with the last of the named axes counting fastest whatever the order in sizes."""
+    everybody = places(sizes)
+    return sorted(along(rank, sizes, axes), key=lambda each: [everybody[each][axis] for axis in axes])
 
 
 def _first_axis(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[int]:
@@ -190,6 +209,9 @@ EXERCISE = declared(
                 "Your mesh counts its first axis fastest. The last axis of sizes counts fastest: ranks 0 and 1 "
                 "differ in "
                 "it.", {"places": _as_if("places", None, _columns), **_in_groups(_along_columns)}),  # type: ignore[dict-item]
+        Mistake("strides of the axes before",
+                "One step along an axis passes all ranks of the axes *after* it: its stride is the product of their "
+                "sizes, and that of the last axis is 1.", _in_groups(_strides_before)),  # type: ignore[arg-type]
         Mistake("axes in an order of their own",
                 "Which axis is outermost is up to sizes: its first key is, whatever its name, and its last one counts "
                 "fastest.", {"places": _as_if("places", None, _by_name)}, says=("KeyError", "'tensor'", "'pipeline'"),  # type: ignore[dict-item]
@@ -210,7 +232,8 @@ EXERCISE = declared(
                 _in_groups(_everybody)),  # type: ignore[arg-type]
         Mistake("without itself", "A rank is in its own groups: leave it in the list.", _in_groups(_others),  # type: ignore[arg-type]
                 seen=_elsewhere),
-        Mistake("not ascending", "Ranks are listed in ascending order.", {"along": _descending}),
+        Mistake("not ascending", "Ranks are listed in ascending order, whatever the order of the named axes.",
+                {"along": (_descending, _as_if("along", _as_named))}),  # type: ignore[dict-item]
         Mistake(_NO_GROUP, "Return the ProcessGroup that dist.new_group(ranks) gives for this rank's own list."),
         Mistake("only its own group",
                 "dist.new_group is a call for everybody: each rank makes every group along these axes, in the same "

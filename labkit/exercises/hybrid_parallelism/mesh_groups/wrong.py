@@ -118,3 +118,17 @@ changed(
     "the first of a group alone keeps it", "only its own group",
     ("own = group if dist.get_rank() in ranks", "own = group if dist.get_rank() == rank"),
 )  # fmt: skip
+changed(
+    "strides of the axes before", "strides of the axes before",
+    (LISTED, """    ranks, stride = [0], 1
+    for axis in sizes:
+        ranks = [r + stride * at for r in ranks for at in (range(sizes[axis]) if axis in axes else [mine[axis]])]
+        stride *= sizes[axis]
+    return sorted(ranks)
+"""),
+)  # fmt: skip
+changed(
+    "the order of the named axes", "not ascending",
+    (LISTED, LISTED.replace("return ", "found = ")
+     + "    return sorted(found, key=lambda r: [coordinates(r, sizes)[axis] for axis in axes])\n"),
+)  # fmt: skip

@@ -23,7 +23,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
             samples.append(_plain(came))
         except ValueError as error:
             samples.append({"raised": str(error)[:200]})
-    for key, is_cut, run in (("whole", False, 0), ("cut", True, 0), ("another_run", False, 1)):
+    asks = (("whole", False, 0), ("cut", True, 0), ("another_run", False, 1), ("another_cut", True, 1))
+    for key, is_cut, run in asks:
         asked = [
             functions["dropout_seed"](integer(inputs, "seed") + run, dict(sizes), dict(each), is_cut)
             for each in places(sizes)

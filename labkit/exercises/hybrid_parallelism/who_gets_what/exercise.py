@@ -86,6 +86,13 @@ def _shard_first(batch: int, microbatch: int, sizes: Sizes, place: Place) -> Val
     return [list(range(at, at + microbatch)) for at in range(first, first + share, microbatch)]
 
 
+def _by_own_axis(first: str, batch: int, microbatch: int, sizes: Sizes, place: Place) -> Value:
+    """Return the shares of replicas whose place on an axis is multiplied by that axis's own size."""
+    last, share = {"data": "shard", "shard": "data"}[first], batch // _replicas(sizes)
+    begin = (place.get(first, 0) * sizes.get(first, 1) + place.get(last, 0)) * share
+    return [list(range(at, at + microbatch)) for at in range(begin, begin + share, microbatch)]
+
+
 def _all(split: Split, case: Case, rank: int) -> list[Value]:
     inputs = case.inputs[0]
     sizes = sizes_of(inputs)
@@ -160,11 +167,14 @@ def _seeds(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]
     """Yield two ranks that draw the same and should not, or that should and do not."""
     sizes = sizes_of(case.inputs[0])
     everybody = places(sizes)
-    for kind in ("whole", "cut", "another_run"):
+    seed = integer(case.inputs[0], "seed")
+    for kind in ("whole", "cut", "another_run", "another_cut"):
         seeds = _of_each(case, got, kind)
         if any(type(each) is not int for each in seeds):
             yield Finding(_NO_SEED, f"dropout_seed returned {next(s for s in seeds if type(s) is not int)}.")
             return
+    if not seed and len(alike := set(_of_each(case, got, "whole") + _of_each(case, got, "cut"))) == 1:
+        yield Finding(_PRODUCT, f"With seed=0 every rank has the seed {alike.pop()}, of cut and of uncut layers.")
     for kind in ("whole", "cut"):
         seeds = _of_each(case, got, kind)
         for one, first in enumerate(everybody):
@@ -173,14 +183,15 @@ def _seeds(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]
                 same = kind == "whole" and differ == ["tensor"]
                 if (seeds[one] == seeds[other]) != same:
                     yield Finding(_of_seeds(kind, differ), _said(kind, other, one, differ, same))
-    whole, cut, another = (_of_each(case, got, kind) for kind in ("whole", "cut", "another_run"))
+    whole, cut = (_of_each(case, got, kind) for kind in ("whole", "cut"))
     if both := set(whole) & set(cut):
-        seed = both.pop()
-        ranks = f"rank {whole.index(seed)} with is_cut=False and rank {cut.index(seed)} with is_cut=True"
+        shared = both.pop()
+        ranks = f"rank {whole.index(shared)} with is_cut=False and rank {cut.index(shared)} with is_cut=True"
         yield Finding(_BOTH, f"{ranks} have the same seed, and must not.")
-    if any(one == other for one, other in zip(whole, another, strict=True)):
-        seed = integer(case.inputs[0], "seed")
-        yield Finding(_ALL_RUNS, f"A rank has the same seed for seed={seed} and for seed={seed + 1}.")
+    for seeds, kind, is_cut in ((whole, "another_run", False), (cut, "another_cut", True)):
+        if any(one == other for one, other in zip(seeds, _of_each(case, got, kind), strict=True)):
+            text = f"A rank has the same seed for seed={seed} and for seed={seed + 1}, with is_cut={is_cut}."
+            yield Finding(_ALL_RUNS, text)
 
 
 def _of_seeds(kind: str, differ: list[str]) -> str:
@@ -195,9 +206,9 @@ def _said(kind: str, one: int, other: int, differ: list[str], same: bool) -> str
     return f"is_cut={kind == 'cut'}: {where}; {have}."
 
 
-_UNEVEN, _NEEDLESS, _NO_SEED, _APART, _ALIKE, _REPEATS, _BOTH, _ALL_RUNS = (
+_UNEVEN, _NEEDLESS, _NO_SEED, _APART, _ALIKE, _REPEATS, _BOTH, _ALL_RUNS, _PRODUCT = (
     "does not divide", "a needless refusal", "no seed", "tensor ranks drift apart", "pieces drop alike",
-    "replicas drop alike", "cut as uncut", "one seed for all runs",
+    "replicas drop alike", "cut as uncut", "one seed for all runs", "a product with the seed",
 )  # fmt: skip
 
 
@@ -238,6 +249,10 @@ EXERCISE = declared(
                 _way(_striped)),  # type: ignore[arg-type]
         Mistake("shard before data", "Replicas are counted along \"shard\" first: data place x shard ranks + shard "
                 "place.", _way(_shard_first)),  # type: ignore[arg-type]
+        Mistake("multiplied by its own axis",
+                "A replica's number is data place x shard ranks + shard place: one step along \"data\" passes all "
+                "shard ranks, so multiply by sizes[\"shard\"], not by the size of the place's own axis.",
+                {"samples": tuple(partial(_all, partial(_by_own_axis, axis)) for axis in ("data", "shard"))}),
         Mistake("no microbatches",
                 "Return a list of microbatches, each of them the list of its samples' numbers.", seen=_not_in_lists),
         Mistake("samples beyond the batch",
@@ -264,6 +279,8 @@ EXERCISE = declared(
         Mistake(_ALIKE,
                 "Where activations are cut, each tensor rank has a piece of its own. One mask for all would repeat "
                 "itself: let the tensor place count if is_cut."),
+        Mistake(_PRODUCT, "A product with the run's seed is 0 in the run with seed 0: the places must be added to "
+                "it."),
         Mistake(_REPEATS,
                 "Other samples and other layers need other masks: places on \"data\", \"shard\" and \"pipeline\" all "
                 "count, and no two combinations of places may end in the same number. Fixed strides, as 100 x stage, "
@@ -278,8 +295,9 @@ EXERCISE = declared(
         who_case("2 x 2 replicas of 2 stages", {"data": 2, "shard": 2, "pipeline": 2, "tensor": 1}, 12, 3),
         who_case("6 samples in microbatches of 2 for 2 replicas", _MESH, 6, 2),
         who_case("9 samples in microbatches of 2 for 2 replicas", _MESH, 9, 2),
-        who_case("3 stages of 2 tensor ranks, one replica", {"data": 1, "shard": 1, "pipeline": 3, "tensor": 2}, 10, 5),
-        who_case("2 replicas of 12 stages", {"data": 2, "shard": 1, "pipeline": 12, "tensor": 2}, 8, 2),
+        who_case("3 stages of 2 tensor ranks, one replica", {"data": 1, "shard": 1, "pipeline": 3, "tensor": 2}, 10, 5,
+                 seed=0),
+        who_case("2 replicas of 12 stages", {"data": 1, "shard": 2, "pipeline": 12, "tensor": 2}, 8, 2),
     ),
     hints=(
         "Which axes see other samples? Which ranks hold the very same activations?",

@@ -64,6 +64,23 @@ changed(
 )  # fmt: skip
 changed("one seed for all", "replicas drop alike", (SEED, "seed + place['tensor'] * is_cut"))
 changed("counts cut ranks as uncut ones", "cut as uncut", ("number = int(is_cut)", "number = 0"))
+DIGITS = """    number = int(is_cut)
+    for digit in (place["data"], place["shard"], place["pipeline"], place["tensor"] if is_cut else 0):
+        number = 10 * number + digit
+"""
+STRIDES = """    number = int(is_cut)
+    for axis in ("data", "shard", "pipeline", "tensor"):
+        number = number * sizes[axis] + (place[axis] if is_cut or axis != "tensor" else 0)
+"""
+changed("a digit for each place", "replicas drop alike", (STRIDES, DIGITS), (SEED, "100000 * seed + number"))
+changed("multiplies the seed", "a product with the seed", (SEED, "seed * (number + 1)"))
+changed("a minus for cut layers", "cut as uncut", ("number = int(is_cut)", "number = 0"),
+        (SEED, "(seed * torch.Size(sizes.values()).numel() + number) * (-1 if is_cut else 1)"))  # fmt: skip
+changed("counts cut layers from 10000 in every run", "one seed for all runs",
+        (SEED, "10000 + number if is_cut else 20000 + 1000 * seed + number"))  # fmt: skip
+changed(
+    "data times data ranks", "multiplied by its own axis", (PLACE, 'place["data"] * sizes["data"] + place["shard"]')
+)
 changed("ignores the run", "one seed for all runs", (SEED, "number"))
 changed("returns a generator", "no seed", (SEED, "torch.Generator().manual_seed(seed)"))
 WRONG.right(

@@ -92,15 +92,19 @@ def slip(job: Job, plans: list[Plan], picked: Plan) -> str:
     """Return the usual mistake by which right parts pick this plan, or ""."""
     fits = [plan for plan in plans if max(stage_bytes(job, plan)) <= job.memory_bytes]
     roomy = [plan for plan in plans if sum(stage_bytes(job, plan)) <= job.memory_bytes]
-    kept = {
-        _SUM: roomy,
-        _ONE_SEQUENCE: [plan for plan in fits if plan.microbatch == 1],
-        _NEVER_AGAIN: [plan for plan in fits if not plan.recompute],
-        _MARGIN: [plan for plan in fits if max(stage_bytes(job, plan)) <= 0.9 * job.memory_bytes],
-    }
-    picks = {name: min(some, key=lambda plan: step_seconds(job, plan)) for name, some in kept.items() if some}
-    picks[_OTHER_JOB] = min(fits, key=lambda plan: step_seconds(SMALL, plan))
-    return next((name for name, pick in picks.items() if pick == picked), "")
+    kept = [
+        (_MARGIN, [plan for plan in fits if max(stage_bytes(job, plan)) < job.memory_bytes]),
+        (_SUM, roomy),
+        (_ONE_SEQUENCE, [plan for plan in fits if plan.microbatch == 1]),
+        (_NEVER_AGAIN, [plan for plan in fits if not plan.recompute]),
+        *((_MARGIN, [plan for plan in fits if max(stage_bytes(job, plan)) <= share * job.memory_bytes])
+          for share in (0.95, 0.9, 0.8)),
+    ]  # fmt: skip
+    unsplit = [(_UNSPLIT, [plan for plan in fits if getattr(plan, axis) == 1]) for axis in ("tensor", "pipeline")]
+    picks = [(name, min(some, key=lambda plan: step_seconds(job, plan))) for name, some in kept if some]
+    picks.append((_OTHER_JOB, min(fits, key=lambda plan: step_seconds(SMALL, plan))))
+    picks += [(name, min(some, key=lambda plan: step_seconds(job, plan))) for name, some in unsplit if some]
+    return next((name for name, pick in picks if pick == picked), "")
 
 
 def score(case: Case, got: tuple[Values, ...]) -> float:
@@ -121,8 +125,11 @@ _NO_PLAN, _ILLEGAL, _UNKNOWN, _TOO_MUCH = "no plan", "not for this job", "not in
 _SLOW = "slower than the rule of thumb"
 _NEVER_AGAIN, _MARGIN, _SUM = "never recomputes", "a margin", "all stages on one GPU"
 _ONE_SEQUENCE, _OTHER_JOB, _NONE = "microbatches of one", "another job's steps", "nothing fits"
+_UNSPLIT = "one axis left out"
 SMALL = job_of(2048, 16, 16, 64)
 """The job of the lesson's other cells."""
+FULL_GB = 38.528876544
+"""What the best plan of 8 B on 16 GPUs with 47 GB holds, to the byte."""
 _RUNS = runs_of()
 
 EXERCISE = declared(
@@ -139,9 +146,12 @@ EXERCISE = declared(
         Mistake(_UNKNOWN, "The cluster ran the plans of every_plan(job): microbatches of 1, 2 and 4."),
         Mistake(PLAYS, "Time each plan by your own step_seconds, and leave the cluster alone."),
         Mistake(_NEVER_AGAIN, "Plans that recompute are plans, too: one of them fits and is faster."),
-        Mistake(_MARGIN, "A plan may use all of job.memory_bytes: leave no margin."),
+        Mistake(_MARGIN, "A plan may use all of job.memory_bytes: leave no margin, and compare with <=."),
+        Mistake(_UNSPLIT, "Plans with tensor ranks are plans, too, and so are those with stages: here one that you "
+                "left out fits and is faster."),
         Mistake(_SLOW, "Another plan that fits is faster: time each by your own step_seconds, and take the least."),
-        Mistake(_SUM, "Each stage has GPUs of its own: the largest number of stage_bytes must fit, and not their sum."),
+        Mistake(_SUM, "So it comes out if the sum of stage_bytes must fit, or if plans of one stage alone count. Each "
+                "stage has GPUs of its own: the largest number must fit."),
         Mistake(_ONE_SEQUENCE, "Larger microbatches are plans, too: here one of them fits and is faster."),
         Mistake(_OTHER_JOB, "Time the plans of the job that you are given, and not SMALL's."),
         Mistake(_NONE, "Some plans fit every job. Hold the largest number of stage_bytes, in bytes of one GPU, against "
@@ -155,6 +165,7 @@ EXERCISE = declared(
         choice_case("0.8 B on 16 GPUs with 8 GB", _RUNS["0.8 B on 16 H100s"], 8),
         for_half_and_all([choice_case("0.8 B on 16 GPUs with 2 GB", _RUNS["0.8 B on 16 H100s"], 2)])[1],
         for_half_and_all([choice_case("8 B on 16 GPUs with 47 GB", _RUNS["8 B on 16 H100s"], 47)])[1],
+        for_half_and_all([choice_case("8 B on 16 GPUs, filled", _RUNS["8 B on 16 H100s"], FULL_GB)])[1],
     ),
     hints=(
         "How many plans does a job have? What do you know of each of them without running any?",

@@ -111,3 +111,19 @@ def choose_plan(job):
     return best
 """,
 )
+for share, how in (("1", "<"), ("0.8", "<=")):
+    whole(
+        f"takes {how} {share} of the memory", "a margin",
+        f"""
+fits = [p for p in every_plan(job) if max(stage_bytes(job, p)) {how} {share} * job.memory_bytes]
+return min(fits, key=lambda plan: step_seconds(job, plan))
+""",
+    )  # fmt: skip
+for axis, mistake in (("tensor", "one axis left out"), ("pipeline", "all stages on one GPU")):
+    whole(
+        f"one rank along {axis}", mistake,
+        f"""
+fits = [p for p in every_plan(job) if max(stage_bytes(job, p)) <= job.memory_bytes]
+return min([p for p in fits if p.{axis} == 1] or fits, key=lambda plan: step_seconds(job, plan))
+""",
+    )  # fmt: skip

@@ -43,6 +43,13 @@ def _own_layer(computing: Sequence[float], takes: Sequence[float]) -> float:
     return sum(max(0.0, each - hides) for each, hides in zip(takes, computing, strict=True))
 
 
+def _leaves_early(computing: Sequence[float], takes: Sequence[float]) -> float:
+    left = 0.0
+    for computed, travels in zip(computing, takes, strict=True):
+        left = max(0.0, left + travels - computed)
+    return left
+
+
 def _from_the_start(computing: Sequence[float], takes: Sequence[float]) -> float:
     return max(takes[-1], sum(takes) - sum(computing))
 
@@ -96,7 +103,7 @@ MISTAKES = (
                 _way(_one_queue), _way(lambda computing, takes: max(0.0, sum(takes) - sum(computing[1:])))
             )}),
     Mistake("its own layer", "A bucket is not there while its own layer is computed: only later layers hide it.",
-            {"buckets": _way(_own_layer)}),
+            {"buckets": (_way(_own_layer), _way(_leaves_early))}),
     Mistake("the last bucket alone",
             "That is the last bucket alone, as if backward waited for each one. It goes on: where a bucket takes "
             "longer than the next layer's backward, those behind it queue.",

@@ -43,6 +43,9 @@ changed(
 )  # fmt: skip
 changed("no max", "less than nothing", (REST, "    return sum(takes) - 2 * sum(computing)\n"))
 WRONG.wrong("prints", "no number", "def exposed_seconds(computing, takes):\n    print(takes)\n")
+changed("each its own layer hides", "its own layer",
+        (REST, "    left = 0.0\n    for computed, travels in zip(computing, takes):\n"
+               "        left = max(0.0, left + travels - computed)\n    return left\n"))  # fmt: skip
 WRONG.right(
     "what is left of a bucket",
     """

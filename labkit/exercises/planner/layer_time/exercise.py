@@ -45,6 +45,33 @@ def _with_the_head(case: Case) -> list[list[float]]:
     return found
 
 
+def _with_the_heads_product(case: Case) -> list[list[float]]:
+    """Return what comes of adding the head's product to a layer's forward alone."""
+    job, plans = asked(case)
+    pairs = [(costs.layer_seconds(job, plan), costs.head_seconds(job, plan)[0]) for plan in plans]
+    return [[forward + head, backward] for (forward, backward), head in pairs]
+
+
+def _hidden_forward(case: Case) -> list[list[float]]:
+    """Return what comes of a wide second all-reduce in forward, and two as they are in backward."""
+    wide = _layers(other="hidden second")(case)
+    return [[one, other] for (one, _), (_, other) in zip(wide, _layers(again=False)(case), strict=True)]
+
+
+def _backward_twice(case: Case) -> list[list[float]]:
+    """Return what comes where backward runs twice in plans that recompute."""
+    job, plans = asked(case)
+    pairs = [(plan, costs.layer_seconds(job, plan, again=False)) for plan in plans]
+    return [[forward, backward * (2 if plan.recompute else 1)] for plan, (forward, backward) in pairs]
+
+
+def _of_a_step(case: Case) -> list[list[float]]:
+    """Return what all microbatches of a step take one after the other."""
+    job, plans = asked(case)
+    pairs = zip(plans, _layers()(case), strict=True)
+    return [[plan.num_microbatches(job) * each for each in pair] for plan, pair in pairs]
+
+
 def _swapped(case: Case) -> list[list[float]]:
     return [[backward, forward] for forward, backward in _layers()(case)]
 
@@ -61,6 +88,8 @@ MISTAKES = (
     NO_NUMBER,
     Mistake("whole products", "Tensor ranks share each product: one of its two matrices is cut.",
             {"layers": _layers(cut=False)}),
+    Mistake("rows shared", "Tensor ranks do not share the tokens: each has all microbatch x num_tokens rows, and a "
+            "piece of each matrix.", {"layers": (_layers(other="tokens"), _layers(other="tokens travel"))}),
     Mistake("cut twice", "A matrix is cut along one dim: the first and third product by columns, the others by rows.",
             {"layers": _layers(both=True)}),
     Mistake("all by columns", "Only the first and third product are cut by columns. The other two are cut by rows: "
@@ -83,10 +112,14 @@ MISTAKES = (
     Mistake("milliseconds", "Return seconds.", {"layers": _milliseconds}),
     Mistake("again in forward", "What runs again runs when backward begins: forward takes as long as ever.",
             {"layers": _again_in_forward}),
+    Mistake("backward twice", "With plan.recompute it is forward that runs again, and then backward once.",
+            {"layers": _backward_twice}),
+    Mistake("a sum after each product", "The first and the third product are cut by columns, and leave nothing to sum: "
+            "a layer has two all-reduces.", {"layers": (_layers(sums=(4.0, 2.0)), _layers(sums=(4.0, 4.0)))}),
     Mistake("four times the activation", "What is summed is the layer's activation, h wide: the third product's 4h "
-            "stay cut.", {"layers": _layers(other="hidden")}),
+            "stay cut.", {"layers": (_layers(other="hidden"), _layers(other="hidden second"), _hidden_forward)}),
     Mistake("the head in a layer", "The head is no part of a layer: it comes once, on the last stage.",
-            {"layers": _with_the_head}),
+            {"layers": (_with_the_head, _with_the_heads_product)}),
     Mistake("one sequence's activation", "The whole microbatch's activation is summed: 2 * rows * h bytes.",
             {"layers": _layers(other="sequence")}),
     Mistake("one sequence", "A product has microbatch x num_tokens rows.", {"layers": _layers(microbatch=False)}),
@@ -106,6 +139,8 @@ MISTAKES = (
             {"layers": _layers(sums=(2.0, 1.0))}),
     Mistake("a piece of the activation", "Each tensor rank has partial sums of the whole activation: it travels whole.",
             {"layers": _layers(other="piece")}),
+    Mistake("the whole replica's batch", "One microbatch: plan.microbatch sequences, and not all that a replica has in "
+            "a step.", {"layers": (_layers(other="replica"), _of_a_step)}),
     Mistake("rows of the microbatch", "A sequence has num_tokens rows: microbatch x job.num_tokens.",
             {"layers": _layers(other="no tokens")}),
     Mistake("a whole stage", "One layer: a stage's layers are counted later, in the step.",

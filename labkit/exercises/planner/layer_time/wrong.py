@@ -107,3 +107,27 @@ WRONG.changed(
 
 def layer_seconds("""),
 )  # fmt: skip
+changed("tensor ranks share the rows", "rows shared",
+        (PIECES, "((h, 3 * h), (h, h), (h, 4 * h), (4 * h, h))"),
+        ("product_seconds(job, rows, inner", "product_seconds(job, rows // t, inner"))  # fmt: skip
+changed("tensor ranks share the rows, and send them", "rows shared",
+        ("rows, h, t = plan.microbatch * job.num_tokens,",
+         "rows, h, t = plan.microbatch * job.num_tokens // plan.tensor,"),
+        (PIECES, "((h, 3 * h), (h, h), (h, 4 * h), (4 * h, h))"))  # fmt: skip
+changed("all microbatches at once", "the whole replica's batch",
+        ("plan.microbatch * job.num_tokens", "job.batch // plan.data * job.num_tokens"))  # fmt: skip
+changed("a wide all-reduce after the MLP", "four times the activation",
+        ("forward = products + 2 * reduce",
+         'forward = products + reduce + 2 * scatter_seconds(job, plan, "tensor", 8 * rows * h)'))  # fmt: skip
+changed("the head's product in forward", "the head in a layer",
+        ("forward = products + 2 * reduce",
+         "forward = products + 2 * reduce + product_seconds(job, rows, h, job.vocabulary // t)"),
+        ("forward if plan.recompute", "products + 2 * reduce if plan.recompute"))  # fmt: skip
+changed("backward twice", "backward twice",
+        ("backward + (forward if plan.recompute else 0.0)", "backward * (2 if plan.recompute else 1)"))  # fmt: skip
+changed("an all-reduce after each product", "a sum after each product",
+        ("forward = products + 2 * reduce", "forward = products + 4 * reduce"))  # fmt: skip
+changed("all microbatches of a step", "the whole replica's batch",
+        ("return forward, backward + (forward if plan.recompute else 0.0)",
+         "count = plan.num_microbatches(job)\n"
+         "    return count * forward, count * (backward + (forward if plan.recompute else 0.0))"))  # fmt: skip

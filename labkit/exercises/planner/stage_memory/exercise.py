@@ -42,8 +42,11 @@ MISTAKES = (
             {"stages": _way(in_flight="all")}),
     Mistake("all replicas' microbatches", "Each replica has microbatches of its own: a rank holds those of its "
             "replica, plan.num_microbatches(job) in a step.", {"stages": _way(in_flight="replicas")}),
+    Mistake("sequences for microbatches", "A step has plan.num_microbatches(job) microbatches on each replica: "
+            "job.batch counts the sequences of all.",
+            {"stages": (_way(in_flight="batch"), _way(in_flight="sequences"))}),
     Mistake("warm-up alone", "After warm-up, stage s runs one forward more before its first backward: p - s in all.",
-            {"stages": _way(in_flight="warmup")}),
+            {"stages": (_way(in_flight="warmup"), _way(in_flight="warmup, or one"))}),
     Mistake("the last one fullest", "The first stage waits longest for its first backward: it holds most, the last one "
             "a single microbatch.", {"stages": _way(in_flight="reversed")}),
     Mistake("more than there are", "No more microbatches are in flight than the step has: min(p - s, microbatches).",
@@ -73,9 +76,13 @@ MISTAKES = (
     Mistake("no layer again", "While a layer is computed again, all of its activations are there, of one microbatch.",
             {"stages": _way(without="whole")}),
     Mistake("everything kept", "With plan.recompute a layer keeps its input alone: 2 bytes a number in place of 34.",
-            {"stages": _way(without="again")}),
+            {"stages": (_way(without="again"), _way(on_top="everything"))}),
     Mistake("again and not cut", "Tensor ranks share the layer that is computed again, too: divide its 34 bytes by "
             "plan.tensor.", {"stages": _way(without="cut again")}),
+    Mistake("a layer again in every plan", "Only with plan.recompute is a layer computed again: without it, nothing "
+            "comes on top of the 34 bytes that every layer keeps.", {"stages": _way(on_top="always")}),
+    Mistake("kept inputs not cut", "Tensor ranks share the inputs that layers keep, too: divide by plan.tensor with "
+            "plan.recompute as without.", {"stages": _way(without="cut inputs")}),
     Mistake("bytes taken for numbers", "34 and 2 are bytes already: do not multiply them by two bytes a number.",
             {"stages": (_way(on_top="bytes"), _way(on_top="bytes", without="microbatch"))}),
     Mistake("whole activations", "Tensor ranks share a layer's activations: divide by plan.tensor.",

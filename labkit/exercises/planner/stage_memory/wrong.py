@@ -65,8 +65,29 @@ WRONG.changed(
     ("in_flight = min(p - stage, plan.num_microbatches(job))",
      "in_flight = 1 if plan.recompute else min(p - stage, plan.num_microbatches(job))"),
 )  # fmt: skip
+KEPT = "in_flight * layers * (2 if plan.recompute else 34) + (34 if plan.recompute else 0)"
+WRONG.changed(
+    "warm-up, and one on the last stage", "warm-up alone",
+    ("min(p - stage, plan.num_microbatches(job))", "max(1, min(p - stage - 1, plan.num_microbatches(job)))"),
+)  # fmt: skip
+WRONG.changed(
+    "34 on top in every plan", "a layer again in every plan",
+    (KEPT, "in_flight * layers * (2 if plan.recompute else 34) + 34"),
+)  # fmt: skip
+WRONG.changed(
+    "cuts only what is kept whole", "kept inputs not cut",
+    ("job.width / plan.tensor\n", "job.width / (1 if plan.recompute else plan.tensor)\n"),
+)  # fmt: skip
 WRONG.changed(
     "replicas' microbatches", "all replicas' microbatches",
     ("in_flight = min(p - stage, plan.num_microbatches(job))",
      "in_flight = min(p - stage, plan.num_microbatches(job) * plan.data)"),
+)  # fmt: skip
+WRONG.changed(
+    "as many as the batch has sequences", "sequences for microbatches",
+    ("min(p - stage, plan.num_microbatches(job))", "min(p - stage, job.batch)"),
+)  # fmt: skip
+WRONG.changed(
+    "34 for all that is in flight", "everything kept",
+    (KEPT, KEPT.replace("(34 if plan.recompute", "(34 * in_flight * layers if plan.recompute")),
 )  # fmt: skip

@@ -107,7 +107,14 @@ MISTAKES = (
             "microbatch. A longer one hides too much.",
             {"seconds": (_way(hides="stage"), _way(hides="stage", hops=0.0))}),
     Mistake("forward hides it, too", "Forward is over when the gradients leave: a layer's backward alone hides them.",
-            {"seconds": (_way(hides="forward"), _way(hides="forward", hops=0.0))}),
+            {"seconds": tuple(_way(hides=each, hops=hops) for each in ("forward", "forward alone")
+                              for hops in (2.0, 0.0))}),
+    Mistake("the head runs again", "plan.recompute is for layers: the head does not run again.",
+            {"seconds": (_way(head_pass="again"), _way(head_pass="again", hops=0.0))}),
+    Mistake("the head on both ends", "The last stage alone has the head: the first one has the embedding, which takes "
+            "no time here.", {"seconds": (_way(head_pass="both ends"), _way(head_pass="both ends", hops=0.0))}),
+    Mistake("computed again twice", "layer_seconds counts in backward already what plan.recompute runs again.",
+            {"seconds": (_way(passes="again"), _way(passes="again", hops=0.0))}),
     Mistake("one microbatch more", "sum(stages) is the first microbatch: the slowest stage comes for each other one.",
             {"seconds": (_way(fill="one more"), _way(fill="one more", hops=0.0))}),
     Mistake("the head's own pass", "While the pipeline fills and drains, one microbatch passes the head as well.",

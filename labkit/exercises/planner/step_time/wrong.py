@@ -105,3 +105,20 @@ WRONG.changed(
     "forwards alone between stages", "forward alone",
     ("[layers * (forward + backward)] * p", "[layers * forward] * p"), ("head + head_backward", "head"),
 )  # fmt: skip
+WRONG.changed(
+    "forward in backward's place", "forward hides it, too",
+    ("gradient_seconds(job, plan, backward)", "gradient_seconds(job, plan, forward)"),
+)  # fmt: skip
+WRONG.changed(
+    "recomputes once more", "computed again twice",
+    ("layers * (forward + backward)", "layers * (forward + backward + (forward if plan.recompute else 0.0))"),
+)  # fmt: skip
+WRONG.changed(
+    "recomputes the head", "the head runs again",
+    ("stages[-1] += head + head_backward", "stages[-1] += head + head_backward + (head if plan.recompute else 0.0)"),
+)  # fmt: skip
+WRONG.changed(
+    "the head on both ends", "the head on both ends",
+    ("stages[-1] += head + head_backward",
+     "stages[-1] += head + head_backward\n    stages[0] += head + head_backward"),
+)  # fmt: skip

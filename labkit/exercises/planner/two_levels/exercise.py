@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isclose
 
 from labkit.checks.case import Case, Value, Values
@@ -62,19 +62,28 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield Finding(_GPUS, f"The stages have {used} GPUs; the cluster has {graph.num_gpus}.")
         return
     if case.about:  # for_half_and_all's: points are for as little as Alpa
-        yield from _as_slow_as(case, step_seconds(graph, plan))
+        yield from _as_slow_as(case, step_seconds(graph, plan), plan)
 
 
-def _as_slow_as(case: Case, seconds: float) -> Iterator[Finding]:
-    """Yield the usual mistake whose plan takes as long, where points are for as little as Alpa."""
+def _as_slow_as(case: Case, seconds: float, plan: Sequence[Stage]) -> Iterator[Finding]:
+    """Yield the usual mistake whose plan takes as long, or looks so, where points are for as little as Alpa."""
     described = described_in(case.inputs[0])
     naive, best = known(described)
     if isclose(seconds, best):
         return
     took = f"A step takes {1e3 * seconds:,.4g} ms; Alpa's takes {1e3 * best:,.4g}."
     slip = next((how for how, each in slips(described).items() if isclose(seconds, each)), "")
-    if slip or isclose(seconds, naive):
-        yield Finding(slip or _EQUAL, took, f"{1e3 * best:,.4g} ms", f"{1e3 * seconds:,.4g} ms")
+    slip = slip or (_EQUAL if isclose(seconds, naive) else _form(plan))
+    if slip:
+        yield Finding(slip, took, f"{1e3 * best:,.4g} ms", f"{1e3 * seconds:,.4g} ms")
+
+
+def _form(plan: Sequence[Stage]) -> str:
+    """Return what a plan that is not the best has been bound to by its form, or ""."""
+    lengths = [len(stage.ways) for stage in plan]
+    if len(plan) == 1:
+        return _ALONE
+    return _EVEN if max(lengths) - min(lengths) <= 1 and len({stage.gpus for stage in plan}) == 1 else ""
 
 
 def score(case: Case, got: tuple[Values, ...]) -> float:
@@ -92,6 +101,7 @@ def pars(case: Case) -> Pars:
 
 _NO_PLAN, _NO_MESH, _NO_WAY = "no plan", "no such submesh", "no such way"
 _LOST, _GPUS, _EQUAL = "operators lost", "not all GPUs", "stages alike"
+_ALONE, _EVEN = "one stage", "cut evenly"
 _LARGE, _SMALL = (4.0, 8.0, 256.0), (4.0, 512.0, 16.0)
 """Operators with large activations, as at the image's end of a network, and with large weights, as at the other."""
 
@@ -148,6 +158,10 @@ EXERCISE = declared(
                 "sum(t) + (M - 1) x max(t)."),
         Mistake("sum", "Each microbatch but one costs the slowest stage: sum(t) + (M - 1) x max(t), not sum(t)."),
         Mistake("alike", "Stages may have unlike numbers of GPUs: 4, 2 and 2 are 8, too."),
+        Mistake(_ALONE, "All operators are one stage here. With several, microbatches overlap: compare all ways to cut "
+                "the row into stages."),
+        Mistake(_EVEN, "Your stages have as many GPUs each, and as many operators as can be. Compare all places to "
+                "cut, and all submeshes: a stage of few operators may want many GPUs."),
         Mistake(_EQUAL, "That is what stages alike take, cut in one way. Choose a way for each operator."),
         Mistake(_GPUS, "Together the stages have all of graph.num_gpus, no more and no fewer."),
     ),

@@ -128,3 +128,13 @@ def two_levels(graph):
     return best[1]
 """,
 )
+COUNT = "    count, sizes = len(graph.seconds), list(graph.seconds[0])\n"
+changed("one stage of all", "one stage", (
+    COUNT, COUNT + "    return [Stage(graph.num_gpus, cheapest(graph, 0, count - 1, graph.num_gpus)[1])]\n"
+))  # fmt: skip
+changed("two equal halves", "cut evenly", (
+    COUNT,
+    COUNT + "    half = graph.num_gpus // 2\n"
+    "    ends = [(0, count // 2 - 1), (count // 2, count - 1)]\n"
+    "    return [Stage(half, cheapest(graph, *each, half)[1]) for each in ends]\n",
+))  # fmt: skip

@@ -15,7 +15,7 @@ from labkit.checks.structure import ANYTHING, Each
 from labkit.checks.values import flag, integer, integers, listed, records
 from labkit.checks.wire import Wire
 from labkit.exercises.remote_calls.drawn import drawer
-from labkit.exercises.when_machines_fail.checkpoints.driver import drive, is_cut
+from labkit.exercises.when_machines_fail.checkpoints.driver import STUB, drive, is_cut
 from labkit.exercises.when_machines_fail.crash_log import unpacked
 from labkit.exercises.when_machines_fail.moments import all_moments, is_in
 from labkit.exercises.when_machines_fail.ways_to_crash import HOW
@@ -85,6 +85,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                 f"{_story(steps, each)} Step {_step_of(each['loaded'])} came back, and no file that is left holds it."
             )
             yield Finding("", text)
+        if problem := _problem(case, each.get("stub"), allowed) if "stub" in each else None:
+            text = f"After step {steps[num_saved - 1]} was saved, its file was cut to {STUB} bytes."
+            name = _DAMAGED if _raised(each["stub"]) and not _is_pythons_own(each["stub"]) else ""
+            yield Finding(name, f"{text} {problem[1]}", problem[0])
         if each["between"] and num_saved and not each["cut"]:
             yield from _with_at_most(case, each, num_saved - 1)
         if num_saved < len(steps) and (problem := _problem(case, each.get("again"), [num_saved])):
@@ -271,7 +275,7 @@ EXERCISE = declared(
     visible=(
         checkpoint_case("three saves, from step 0 on", 121, [0, 1, 2]),
         checkpoint_case("steps 9, 10 and 100", 122, [9, 10, 100]),
-        checkpoint_case("the newest is cut off", 125, [3, 4], 60),
+        checkpoint_case("the newest is cut off", 125, [999_999, 1_000_000], 60),
         checkpoint_case("killed in a save, and started again", 127, [5, 6], restart=True),
         checkpoint_case("the newest is empty", 126, [7, 8, 9], 0),
     ),
@@ -308,9 +312,11 @@ EXERCISE = declared(
         Mistake(_NEVER_SAVED,
                 "The step that came back was never saved: return the number that save_checkpoint put into the name, "
                 "as it is."),
-        Mistake(_OLDEST, "An older checkpoint was loaded; load the newest one that is whole."),
+        Mistake(_OLDEST, "An older checkpoint was loaded; load the newest one that is whole. Is it still there, or did "
+                "save_checkpoint delete the newest ones in place of the oldest?"),
         Mistake(_DAMAGED,
-                "A damaged file raised an error in load_checkpoint: catch it, and try the one before."),
+                "A damaged file raised an error in load_checkpoint. Which one depends on where it ends: catch "
+                "EOFError, RuntimeError and pickle.UnpicklingError, and try the one before."),
         Mistake(_DELETES,
                 "The old checkpoint was gone before the new one was safe on the disk. Delete last, after the folder "
                 "is synced."),

@@ -143,7 +143,10 @@ def load_checkpoint(folder, at_most=None):
 )
 WRONG.right(
     "torch.save by name, synced afterwards",
-    """def save_checkpoint(folder, step, state):
+    """import pickle
+
+
+def save_checkpoint(folder, step, state):
     torch.save(state, folder / "new")
     sync(folder / "new")
     os.rename(folder / "new", folder / f"{step:09}.pt")
@@ -159,7 +162,7 @@ def load_checkpoint(folder, at_most=None):
         if at_most is None or step <= at_most:
             try:
                 return step, torch.load(found[step])
-            except (EOFError, OSError, RuntimeError, ValueError):
+            except (EOFError, OSError, RuntimeError, ValueError, pickle.UnpicklingError):
                 pass
 """,
 )
@@ -193,7 +196,10 @@ changed(
 )  # fmt: skip
 WRONG.right(
     "catches what torch.load raises of a file that is cut off, or empty",
-    """def save_checkpoint(folder, step, state):
+    """import pickle
+
+
+def save_checkpoint(folder, step, state):
     with open(folder / "new", "wb") as file:
         torch.save(state, file)
         file.flush()
@@ -210,8 +216,15 @@ def load_checkpoint(folder, at_most=None):
         if at_most is None or step <= at_most:
             try:
                 return step, torch.load(path)
-            except (EOFError, RuntimeError):
+            except (EOFError, RuntimeError, pickle.UnpicklingError):
                 pass
     return None
 """,
 )
+CATCHES = "except Exception:  # damaged in any way: an older one will do"
+changed("catches what a long piece raises", "a damaged file ends it", (CATCHES, "except (EOFError, RuntimeError):"))
+changed("skips files that are empty", "a damaged file ends it",
+        (GUARDED,
+         "        if not path.stat().st_size:\n            continue\n        state = torch.load(path)\n"))  # fmt: skip
+changed("six digits", "names that sort like words", ("{step:012}", "{step:06}"))
+changed("deletes the newest", "the oldest", ('sorted(folder.glob("*.pt"))[:-2]', 'sorted(folder.glob("*.pt"))[2:]'))

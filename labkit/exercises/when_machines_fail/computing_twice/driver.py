@@ -97,9 +97,9 @@ def _serve(inputs: Values) -> int:
 
 
 def flipped(gradient: Tensor, bit: int) -> Tensor:
-    """Return a gradient of which one bit of the first element is wrong."""
+    """Return a gradient of which one bit is wrong, of the last element or one before it, as the bit says."""
     wrong = gradient.clone()
-    wrong.view(torch.int64)[0] ^= 1 << bit
+    wrong.view(torch.int64)[-1 - bit % len(wrong)] ^= 1 << bit
     return wrong
 
 

@@ -40,7 +40,7 @@ def twice_case(
         num_ranks: At least 3.
         broken: The rank that computes wrongly, -1 for none.
         wrong: What it computes wrongly: "own", the gradient it brings; "here", what it computes in the call; "both".
-        bit: Which bit of the first element is wrong; drawn where another rank computes.
+        bit: Which bit of an element is wrong; drawn where another rank computes.
         apart: Whether another rank computes gradients again, so that it is seen how often.
     """
     draw = generator(seed, "gradients")
@@ -79,7 +79,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield Finding(_ALONE, f"{_story(case)} Ranks disagree: {told}.")
     elif said[0] != broken:
         text = f"{_story(case)} All ranks return {_who(said[0])}, expected {_who(broken)}."
-        yield Finding(_unseen(said[0], broken, computed), text, _who(broken), _who(said[0]))
+        checks_wrongly = said[0] == -1 and inputs["wrong"] == "here" and any(computed)
+        name = _CHECKER if checks_wrongly else _unseen(said[0], broken, computed)
+        yield Finding(name, text, _who(broken), _who(said[0]))
     right = torch.stack(gradients).mean(0)
     for rank, row in enumerate(rows):
         mean = row["mean"]
@@ -161,13 +163,15 @@ def _named(case: Case, mean: Tensor) -> str:
     broken, gradients, bit = integer(inputs, "broken"), tensors(inputs, "gradients"), integer(inputs, "bit")
     if _same(mean, torch.stack(gradients).sum(0)):
         return _SUM
+    if any(_same(mean, each) for each in gradients):
+        return _ONE
     for one in range(len(gradients)) if broken >= 0 else ():
         others = [flipped(each, bit) if rank == one else each for rank, each in enumerate(gradients)]
         if _same(mean, torch.stack(others).mean(0)):
             return _STAYS if one == broken else _WORD
         for out in ({one}, {one, (one + 1) % len(gradients)}):
             left = torch.stack([each for rank, each in enumerate(gradients) if rank not in out])
-            if _same(mean, left.mean(0)) or _same(mean, left.sum(0) / len(gradients)):
+            if any(_same(mean, left.sum(0) / count) for count in range(len(left), len(gradients) + 1)):
                 return _LEFT_OUT
     return ""
 
@@ -177,6 +181,9 @@ _FORM, _ALONE, _ITSELF, _NEVER, _TOLERANT, _BATCHES, _WRONG_ONE, _STAYS, _WORD, 
     "other batches compared", "blames the wrong one", "the wrong gradient stays", "the checker's word",
     "a batch is left out", "sum instead of mean", "computes too much",
 )  # fmt: skip
+
+
+_CHECKER, _ONE = "a checker cannot be broken", "one gradient for all"
 
 
 def _structure(case: Case) -> list[Any]:
@@ -203,7 +210,8 @@ EXERCISE = declared(
                 "gradient."),
         Mistake(_NEVER, "Nothing was computed a second time. Each rank's batch is its own, so there is nothing to "
                 "compare its gradient with until another rank computes it, too."),
-        Mistake(_TOLERANT, "A wrong bit can be a small difference. Right ranks get the same bits, so compare bits."),
+        Mistake(_TOLERANT, "A wrong bit can be a small difference. Right ranks get the same bits, so compare all bits, "
+                "of every element."),
         Mistake(_BATCHES, "Gradients of different batches differ on sound ranks, too. Compare two computations of the "
                 "same rank's batch."),
         Mistake(_WRONG_ONE, "Two results differ, and either may be the wrong one: the checker can be broken, too. A "
@@ -211,6 +219,10 @@ EXERCISE = declared(
         Mistake(_STAYS, "You found who is broken, and its wrong gradient still went into the mean. Put in the one that "
                 "another rank computed."),
         Mistake(_WORD, "The broken rank checked a right gradient, and its wrong result went into the mean."),
+        Mistake(_CHECKER, "This rank's own gradient is right, and what it computes for another one is wrong: then the "
+                "checker is broken. Name it."),
+        Mistake(_ONE, "Every rank put in the same gradient. Only the rank whose own one is wrong takes what another "
+                "rank computed for it."),
         Mistake(_LEFT_OUT, "A batch is missing in the mean. Another rank can compute that gradient: put it in."),
         Mistake(_SUM, "Divide by the number of ranks."),
         Mistake(_TOO_MUCH, "Once each while nothing is wrong: then one rank checks one other. Only who is in doubt is "
@@ -218,7 +230,7 @@ EXERCISE = declared(
     ),
     visible=(
         twice_case("4 ranks, all sound", 261, 4),
-        twice_case("4 ranks, rank 2 is broken", 262, 4, 2),
+        twice_case("4 ranks, the last one is broken", 262, 4, 3),
         twice_case("4 ranks, rank 3 was wrong once", 263, 4, 3, "own"),
         twice_case("3 ranks, rank 0 is wrong as it checks", 264, 3, 0, "here"),
         twice_case("5 ranks, rank 1 is broken, its last bit is wrong", 265, 5, 1, bit=0),

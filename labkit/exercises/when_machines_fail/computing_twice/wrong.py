@@ -116,3 +116,18 @@ changed(
      "    gradient = gradient if rank != broken else torch.zeros_like(gradient)\n    dist.all_reduce(gradient)\n"
      "    return gradient / (size - (broken is not None)), broken\n"),
 )  # fmt: skip
+changed(
+    "the mean without those in doubt", "a batch is left out",
+    ("                gradient = right\n", "                gradient = torch.zeros_like(gradient)\n"),
+    ("return gradient / size, broken", "return gradient / (size - (broken is not None)), broken"),
+)  # fmt: skip
+changed("compares the first element", "small differences let pass",
+        ("tensor.view(torch.int64).sum()", "tensor.view(torch.int64)[0]"))  # fmt: skip
+changed("stops at the first difference", "the wrong gradient stays",
+        ("                gradient = right\n", "                gradient = right\n            break\n"))  # fmt: skip
+changed("never blames the checker", "a checker cannot be broken",
+        ("broken = one if digest(right) != every[one][0] else checker",
+         "broken = one if digest(right) != every[one][0] else broken"))  # fmt: skip
+changed("puts it in on every rank", "one gradient for all",
+        ("            if rank == one:\n                gradient = right\n",
+         "            gradient = right\n"))  # fmt: skip

@@ -26,11 +26,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """
     seed, after, apart = integer(inputs, "seed"), integer(inputs, "after"), flag(inputs, "apart")
     if integer(inputs, "before") < 0:
-        return _goes_on(functions, seed, after, _received())
+        return {**_goes_on(functions, seed, after, _received()), "changed": ""}
     run = Training(seed)
     for _ in range(integer(inputs, "before")):
         run.train_step()
+    before = _parts(run)
     state = functions["state_of"](run)
+    changed = ", ".join(name for name, part in _parts(run).items() if not is_same(part, before[name]))
     run.seen.clear()
     for _ in range(after):
         run.train_step()  # the state is still being written
@@ -38,9 +40,20 @@ def drive(functions: Functions, inputs: Values) -> Values:
     torch.save(state, file)
     if apart:
         _send(file.getvalue())
-        return _at_the_end(run)
+        return {**_at_the_end(run), "changed": changed}
     whole, came = _at_the_end(run), _goes_on(functions, seed + 1, after, file.getvalue())
-    return {**came, "identical": all(is_same(whole[key], came[key]) for key in whole)}
+    return {**came, "changed": changed, "identical": all(is_same(whole[key], came[key]) for key in whole)}
+
+
+def _parts(run: Training) -> dict[str, Any]:
+    """Return copies of what a look at a run must leave alone, by name."""
+    return {
+        "torch's random numbers": torch.get_rng_state(), "Python's random numbers": random.getstate(),
+        "the sampler's position": run.sampler.position, "the sampler's order": run.sampler.order.clone(),
+        "the sampler's generator": run.sampler.generator.get_state(), "run.step": run.step,
+        "model.training": run.model.training,
+        "the weights": torch.cat([each.detach().flatten() for each in run.model.parameters()]),
+    }  # fmt: skip
 
 
 def _goes_on(functions: Functions, seed: int, after: int, state: bytes) -> Values:

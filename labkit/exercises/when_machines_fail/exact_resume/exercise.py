@@ -19,7 +19,7 @@ from labkit.checks.least_traffic import Bytes
 from labkit.checks.values import integer
 from labkit.checks.wire import Wire
 from labkit.exercises.when_machines_fail.exact_resume.driver import drive, is_same, summary
-from labkit.failures.training import NUM_SAMPLES, Training
+from labkit.failures.training import BATCH, NUM_SAMPLES, Training
 
 PARTS = ("model", "optimizer", "schedule", "scaler", "order", "position", "generator", "python", "torch", "step")
 
@@ -132,12 +132,13 @@ def _restore(run: Training, state: dict[str, Any], forgotten: tuple[str, ...]) -
 def expected(case: Case) -> list[Values]:
     """Return what the steps of the run are like that was never interrupted."""
     right = _after(*_numbers(case), ())
+    right = {**right, "changed": ""}
     return [{**right, "identical": True}] if case.world_size == 1 else [right, right]
 
 
 def _same_bits(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield that the rank which took up the state came near to the other, and not to the bit."""
-    if case.world_size > 1 and not all(is_same(got[0][key], got[1][key]) for key in got[0]):
+    if case.world_size > 1 and not all(is_same(got[0][key], got[1][key]) for key in got[0] if key != "changed"):
         yield Finding("rounded", "The resumed run is close to the other, and not the same bit for bit.", rank=1)
 
 
@@ -192,6 +193,18 @@ def _begins_as(got: Any, key: str, way: list[float]) -> bool:
     return isinstance(came, list) and bool(came) and _close(came[:1], way[:1])
 
 
+def _run_changed(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    if changed := got[0]["changed"]:
+        yield Finding(_CHANGED, f"state_of changed the run that it was given: {changed}.", rank=0)
+
+
+def _short(case: Case, got: Any, wire: Wire) -> bool:
+    """Return whether a batch has fewer samples than it should."""
+    if isinstance(got, Failure) or not isinstance(got[-1].get("samples"), list):
+        return False
+    return any(isinstance(each, list) and len(each) < BATCH for each in got[-1]["samples"])
+
+
 def _rounded(case: Case, got: Any, wire: Wire) -> bool:
     """Return whether the losses are almost right."""
     if isinstance(got, Failure):
@@ -199,6 +212,7 @@ def _rounded(case: Case, got: Any, wire: Wire) -> bool:
     return bool(torch.allclose(got[-1]["losses"], _way("losses")(case, 0), rtol=1e-3, atol=1e-4))
 
 
+_CHANGED = "the run itself changed"
 _LIVE = (("model", "optimizer"), ("optimizer",), ("model",))
 _PICKLING = ("UnpicklingError", "PicklingError")
 _SAID = "Step {at} after the resume: {what} {got}, expected {wanted}."
@@ -208,6 +222,7 @@ EXERCISE = declared(
     driver=drive,
     oracle=expected,
     looks=(
+        _run_changed,
         Result("samples", _SAID.replace("{what}", "samples"), shown=_first),
         Result("step", "run.step is {got} in the end, expected {wanted}.", "step count"),
         Result("rates", _SAID.replace("{what}", "learning rate"), same=_close, shown=_first),
@@ -270,6 +285,14 @@ EXERCISE = declared(
                 "Copy what you return: copy.deepcopy.",
                 {"losses": tuple(_way("losses", live=each) for each in _LIVE),
                  "weights": tuple(_way("weights", live=each) for each in _LIVE)}),
+        Mistake(_CHANGED,
+                "state_of reads the run and leaves it as it is. torch.seed() sets a new seed, next_batch() takes a "
+                "batch, eval() turns dropout off; torch.get_rng_state() only looks."),
+        Mistake("order is no tensor", "sampler.order is a tensor of the whole epoch's samples: keep it as one.",
+                says=("has no attribute 'tolist'",), certain=True),
+        Mistake("the rest of the order",
+                "sampler.position counts from the beginning of the epoch: keep the whole sampler.order, not what is "
+                "left of it.", seen=_short),
         Mistake("rounded", "Something went through another precision: keep tensors as they are.", seen=_rounded),
         Mistake("cannot be read back",
                 "torch.load reads tensors, numbers, texts, lists, tuples and dicts. Keep those, not objects.",

@@ -110,3 +110,15 @@ changed(
     ("run.sampler.generator.get_state()", "run.sampler.generator.initial_seed()"),
     ('run.sampler.generator.set_state(state["generator"])', 'run.sampler.generator.manual_seed(state["generator"])'),
 )  # fmt: skip
+changed(
+    "asks for a seed, and sets one", "the run itself changed",
+    ("torch.get_rng_state()", "torch.seed()"),
+    ('torch.set_rng_state(state["torch"])', 'torch.manual_seed(state["torch"])'),
+)  # fmt: skip
+changed("takes the next batch", "the run itself changed",
+        ('"step": run.step,', '"next": run.sampler.next_batch(), "step": run.step,'))  # fmt: skip
+changed("turns dropout off", "the run itself changed", ("    state |= {\n", "    run.model.eval()\n    state |= {\n"))
+changed("the order as a list", "order is no tensor",
+        ('"order": run.sampler.order,', '"order": run.sampler.order.tolist(),'))  # fmt: skip
+changed("what is left of the order", "the rest of the order",
+        ('"order": run.sampler.order,', '"order": run.sampler.order[run.sampler.position :],'))  # fmt: skip

@@ -70,7 +70,9 @@ def _replayed(seed: int, steps: int, rate: float, momentum: float, mistake: str)
         elif mistake == _NO_MOMENTUM:
             shared = shared + rate * average
         else:
-            kept = momentum * kept + (1 - momentum if mistake == _DAMPED else 1.0) * average
+            kept = (0.0 if mistake == _FRESH else momentum) * kept + (
+                1 - momentum if mistake == _DAMPED else 1.0
+            ) * average
             shared = shared + rate * (kept if mistake == _HEAVY else average + momentum * kept)
         found.append(torch.zeros_like(shared) if mistake == _NOTHING else shared)
     return tuple(found)
@@ -78,16 +80,21 @@ def _replayed(seed: int, steps: int, rate: float, momentum: float, mistake: str)
 
 def _inner(worker: Worker, shared: Tensor, steps: int, mistake: str) -> Tensor:
     begins = worker.weights.detach().clone() if mistake == _STALE else shared
+    own = worker.weights.detach().clone()
     with torch.no_grad():
         worker.weights.copy_(begins)
     if mistake == _MOMENTS:
         worker.optimizer.state.clear()
+    if mistake == _ONCE:
+        worker.optimizer.zero_grad()
     for _ in range(steps):
-        if mistake != _ADD_UP:
+        if mistake not in (_ADD_UP, _ONCE):
             worker.optimizer.zero_grad()
         torch.autograd.backward(worker.loss())
         worker.optimizer.step()
-    return worker.weights.detach() - shared
+    if mistake == _WHOLE:
+        return worker.weights.detach().clone()
+    return worker.weights.detach() - (own if mistake == _FROM_OWN else shared)
 
 
 def _ways(case: Case, mistake: str) -> tuple[Tensor, ...]:
@@ -131,7 +138,8 @@ def _same(came: Any, wanted: Tensor) -> bool:
 def _named(case: Case, shared: list[Any]) -> str:
     """Return the mistake that gives these weights."""
     for mistake in (
-        _STALE, _ADD_UP, _MOMENTS, _ABSENT, _SIGN, _PLAIN, _NO_MOMENTUM, _HEAVY, _ADDED, _DAMPED, _NOTHING,
+        _STALE, _ADD_UP, _ONCE, _FROM_OWN, _FRESH, _MOMENTS, _ABSENT, _SIGN, _PLAIN, _NO_MOMENTUM, _HEAVY, _ADDED,
+        _DAMPED, _NOTHING, _WHOLE,
     ):  # fmt: skip
         if all(_same(came, wanted) for came, wanted in zip(shared, _ways(case, mistake), strict=True)):
             return mistake
@@ -171,6 +179,8 @@ _FORM, _STALE, _MOMENTS, _ABSENT, _SIGN, _PLAIN, _NO_MOMENTUM, _HEAVY, _NO_RECIP
     "gradients add up",
 )  # fmt: skip
 _ADDED, _DAMPED, _NOTHING = "moves added up", "momentum averaged", "nothing moves"
+_WHOLE = "weights for their change"
+_ONCE, _FROM_OWN, _FRESH = "gradients add up in a round", "moved from its own weights", "a momentum that forgets"
 
 EXERCISE = declared(
     id="few_exchanges",
@@ -187,6 +197,13 @@ EXERCISE = declared(
                 "steps, and make no new optimizer."),
         Mistake(_ADD_UP, "backward() adds to the gradient of the step before. Begin each step with "
                 "worker.optimizer.zero_grad()."),
+        Mistake(_ONCE, "backward() adds to the gradient of the step before, also within a round: call zero_grad() "
+                "before every step."),
+        Mistake(_WHOLE, "inner_steps returns how the weights changed, after minus before, and not the weights."),
+        Mistake(_FROM_OWN, "The change counts from the shared weights, where the round began, and not from what the "
+                "worker had from its last round."),
+        Mistake(_FRESH, "Each round begins with no momentum. Take the one that you returned last: beta * momentum + "
+                "the new average. A new torch.optim.SGD has none."),
         Mistake(_ABSENT, "Who is away has moved by nothing, and was averaged in: divide by how many are there."),
         Mistake(_SIGN, "The shared weights move away from the workers. A move is already where the weights should go; "
                 "a gradient is its opposite."),
@@ -198,8 +215,9 @@ EXERCISE = declared(
         Mistake(_ADDED, "The moves are added up. The gradient is minus their average: divide by how many there are."),
         Mistake(_DAMPED, "You average gradients into the momentum. torch's SGD adds them up: momentum = beta * "
                 "momentum + gradient."),
-        Mistake(_NOTHING, "The shared weights never move. A worker that trains in shared itself changes it, and then "
-                "after minus before is 0: copy shared into worker.weights."),
+        Mistake(_NOTHING, "The shared weights never move: after minus before is 0. Either a worker trains in shared "
+                "itself, which changes, too, or in a new tensor that worker.optimizer does not know. Copy shared into "
+                "worker.weights."),
         Mistake(_NO_RECIPE, "Return Recipe(steps=20, rate=0.7, momentum=0.9), with a whole number of steps."),
         Mistake(_NEVER, "Each class of the data is some worker's alone. If rounds are so long that a worker is always "
                 "killed in one, its data never counts. If the rate is small, the weights move too little."),

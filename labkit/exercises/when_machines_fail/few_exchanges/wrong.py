@@ -73,3 +73,15 @@ changed(
     ("momentum = beta * momentum + average", "momentum = beta * momentum + (1 - beta) * average"),
 )  # fmt: skip
 changed("trains in the shared weights", "nothing moves", (COPY, "        worker.weights.data = shared\n"))
+changed("zero_grad once a round", "gradients add up in a round",
+        (LOOP + "        worker.optimizer.zero_grad()\n", "    worker.optimizer.zero_grad()\n" + LOOP))  # fmt: skip
+changed("counts from its own weights", "moved from its own weights",
+        ("worker.weights.detach() - shared", "worker.weights.detach() - before"),
+        ("    with torch.no_grad():\n" + COPY,
+         "    before = worker.weights.detach().clone()\n    with torch.no_grad():\n" + COPY))  # fmt: skip
+changed("a momentum of this round alone", "a momentum that forgets",
+        ("momentum = beta * momentum + average", "momentum = average"))  # fmt: skip
+changed("returns the weights", "weights for their change",
+        ("worker.weights.detach() - shared", "worker.weights.detach().clone()"))  # fmt: skip
+changed("a new parameter that the optimizer does not know", "nothing moves",
+        (COPY, "        worker.weights = torch.nn.Parameter(shared.clone())\n"))  # fmt: skip

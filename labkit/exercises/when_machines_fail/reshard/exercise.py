@@ -39,7 +39,9 @@ def reshard_case(
         "saved_ranks": saved_ranks, "num_ranks": num_ranks, "apart": apart,
     }  # fmt: skip
     drawn = part_of(seed, "rank", 1) if apart else seed
-    files = {**about, "wholes": [drawer(drawn + place, size)() for place, size in enumerate(sizes.values())]}
+    wholes = [drawer(drawn + place, size)() for place, size in enumerate(sizes.values())]
+    wholes[0] = wholes[0] if apart else wholes[0].float()  # each tensor has a dtype of its own
+    files = {**about, "wholes": wholes}
     return Case(name, 2, (about, files)) if apart else Case(name, 1, (files,))
 
 
@@ -90,6 +92,24 @@ def _saved_down(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> T
     held = padded(whole, saved_ranks).view(saved_ranks, -1)[:, : size // saved_ranks].flatten()
     begin, end = min(rank * mine, size), min((rank + 1) * mine, size)
     return torch.nn.functional.pad(held[begin:end], (0, mine - (end - begin)))
+
+
+def _zeros_first(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> Tensor:
+    mine = _not_padded(whole, saved_ranks, num_ranks, rank)
+    return torch.nn.functional.pad(mine, (-(-whole.numel() // num_ranks) - mine.numel(), 0))
+
+
+def _own_borders(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> Tensor:
+    """Return the part that begins at rank * size / num_ranks, rounded down, padded to what it should have."""
+    size, length = whole.numel(), -(-whole.numel() // num_ranks)
+    mine = whole[rank * size // num_ranks : (rank + 1) * size // num_ranks]
+    return torch.nn.functional.pad(mine, (0, length - mine.numel()))
+
+
+def _first_ones_longer(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> Tensor:
+    """Return the part of a split in which the first ranks have the elements that are left over."""
+    mine = whole.tensor_split(num_ranks)[rank]
+    return torch.nn.functional.pad(mine, (0, -(-whole.numel() // num_ranks) - mine.numel()))
 
 
 def structure(case: Case) -> list[Any]:
@@ -152,8 +172,8 @@ def _named(case: Case, came: Any, whole: Tensor, rank: int) -> str:
     if not isinstance(came, Tensor):
         return _FORM
     ways: tuple[tuple[str, Way], ...] = (
-        (_NOT_PADDED, _not_padded), (_PADDING, _padding_kept), (_ONE_FILE, _one_file), (_DEALT, _dealt),
-        (_SAVED_DOWN, _saved_down),
+        (_NOT_PADDED, _not_padded), (_PADDING, _padding_kept), (_ZEROS_FIRST, _zeros_first), (_BORDERS, _own_borders),
+        (_BORDERS, _first_ones_longer), (_ONE_FILE, _one_file), (_DEALT, _dealt), (_SAVED_DOWN, _saved_down),
     )  # fmt: skip
     if isinstance(came, Tensor) and came.dtype != whole.dtype:
         return _DTYPE
@@ -166,7 +186,7 @@ def _named(case: Case, came: Any, whole: Tensor, rank: int) -> str:
             return name
     right = _right(whole, saved_ranks, num_ranks, rank)
     if came.dim() == 1 and len(came) != len(right):
-        return _SHORT if len(came) < len(right) else _LONG
+        return _DOWN if len(came) == down else _SHORT if len(came) < len(right) else _LONG
     some = came[: int(came.count_nonzero())]
     starts = range(len(whole) - len(some) + 1) if len(some) else ()
     return _ELSEWHERE if any(_are(some, whole[at : at + len(some)]) for at in starts) else ""
@@ -178,12 +198,12 @@ def _are(came: Tensor, other: Tensor) -> bool:
 
 (
     _NOT_PADDED, _PADDING, _ONE_FILE, _DEALT, _EVERYTHING, _PADDING_READ, _BEYOND, _FORM, _DTYPE, _DOWN, _NOTHING_READ,
-    _SAVED_DOWN, _SHORT, _LONG, _ELSEWHERE,
+    _SAVED_DOWN, _SHORT, _LONG, _ELSEWHERE, _ZEROS_FIRST, _BORDERS,
 ) = (
     "not padded", "padding in the middle", "one file each", "dealt out", "everything read", "padding read",
     "beyond the shard", "not a dict of tensors", "another dtype", "rounded down",
     "no piece at all", "saved shards rounded down",
-    "elements are missing", "elements too many", "begins elsewhere",
+    "elements are missing", "elements too many", "begins elsewhere", "zeros in front", "lengths that differ",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -207,7 +227,10 @@ EXERCISE = declared(
         Mistake(_PADDING_READ, "You read more than your part holds: elements of others, or their padding."),
         Mistake(_BEYOND, "Begin and end count within one saved rank's shard, from 0 to its length."),
         Mistake(_DTYPE, "Zeros of your own have torch's default dtype. Take that of what you read, read(0, name, 0, 0) "
-                "if there is nothing to read."),
+                "if there is nothing to read: each tensor has its own."),
+        Mistake(_ZEROS_FIRST, "Padding fills the end of the last shards: first the elements, then the zeros."),
+        Mistake(_BORDERS, "On n ranks each shard has size / n elements, rounded up, and rank r's begins at r times as "
+                "many. Only the last ones have less than that."),
         Mistake(_DOWN, "Where a tensor does not divide by the number of ranks, round a part's length up."),
         Mistake(_SAVED_DOWN, "A saved shard's length was rounded up, too: -(-size // saved_ranks). Rounded down, "
                 "shards seem to begin too early, and the last elements to be on a rank that never was.",

@@ -49,7 +49,7 @@ WRONG.wrong(
     parts = {}
     for name, size in sizes.items():
         mine, length = -(-size // num_ranks), max(1, size // saved_ranks)
-        parts[name] = torch.zeros(mine, dtype=torch.float64)
+        parts[name] = read(0, name, 0, 0).new_zeros(mine)
         for place in range(mine):
             number = rank * mine + place
             if number < size:
@@ -66,7 +66,7 @@ WRONG.right(
     parts = {}
     for name, size in sizes.items():
         mine, length = -(-size // num_ranks), -(-size // saved_ranks)
-        parts[name] = torch.zeros(mine, dtype=torch.float64)
+        parts[name] = read(0, name, 0, 0).new_zeros(mine)
         for place in range(mine):
             number = rank * mine + place
             if number < size:
@@ -96,3 +96,20 @@ WRONG.right(
     return parts
 """,
 )
+changed(
+    "zeros in front", "zeros in front", (PAD, PAD.replace("(0, mine - (end - begin))", "(mine - (end - begin), 0)"))
+)
+BOUNDS = "        begin = min(rank * mine, size)\n        end = min(begin + mine, size)\n"
+changed("borders rounded one by one", "lengths that differ",
+        (BOUNDS, "        begin, end = rank * size // num_ranks, (rank + 1) * size // num_ranks\n"))  # fmt: skip
+changed("the first ranks one longer", "lengths that differ",
+        (BOUNDS, "        each, rest = divmod(size, num_ranks)\n        begin = rank * each + min(rank, rest)\n"
+                 "        end = begin + each + (rank < rest)\n"))  # fmt: skip
+changed("rounds both lengths down", "rounded down",
+        ("-(-size // num_ranks), -(-size // saved_ranks)", "size // num_ranks, size // saved_ranks"))  # fmt: skip
+changed("the first tensor's dtype for all", "another dtype",
+        ("pieces = [read(0, name, 0, 0)]", "pieces = [read(0, next(iter(sizes)), 0, 0)]"))  # fmt: skip
+changed(
+    "float64 for all", "another dtype",
+    ("pieces = [read(0, name, 0, 0)]", "pieces = [torch.zeros(0, dtype=torch.float64)]"),
+)  # fmt: skip

@@ -44,7 +44,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             return
         story = _story(steps, each)
         if each["problem"]:
-            yield Finding(_of_problem(str(each["problem"])), f"{story} The restart failed: {each['problem']}.")
+            nothing_yet = not num_saved and "FileNotFoundError" in str(each["problem"])
+            name = _NO_NONE if nothing_yet else _of_problem(str(each["problem"]))
+            yield Finding(name, f"{story} The restart failed: {each['problem']}.")
             return
         allowed = [num_saved - 1] if each["between"] else [num_saved - 1, num_saved]
         again = [num_saved] if num_saved < len(steps) else []
@@ -63,7 +65,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                 if not name and "loaded None" in came and each["how"] == "kill":
                     name = _ZERO if wanted == _step(0) and _ever_finds(got) else _NOT_FOUND
                 if not name:  # without a power cut nothing is lost but what was deleted
-                    name = _RAISES if each["how"] == "kill" and not place else _LOST
+                    name = _RAISES if each["how"] == "kill" else _LOST
+                    name = _OLDER if name == _RAISES and (place or each["between"]) else name
                 yield Finding(name, f"{story}{more} {came}", wanted)
         if rank := _not_left(each, loads):
             yield Finding("", f"{story} Rank {rank - 1} loaded a state that no file which is left holds.")
@@ -125,6 +128,8 @@ def _problem(steps: list[int], loads: list[Any], place: int, right: list[int]) -
     rows = [row if isinstance(row, list) and len(row) > place + 1 else [NOTHING] * (place + 2) for row in loads]
     came = [row[place] if type(row[place]) is int else f"{row[place]!r:.40}" for row in rows]
     said = ", ".join(f"rank {rank} {_step(step)}" for rank, step in enumerate(came))
+    if strange := [step for step in came if isinstance(step, str)]:
+        return _NO_NUMBER, wanted, f"load_together came with step {strange[0]}, which is no int. Expected {wanted}."
     if any(step != came[0] for step in came):
         name = _RAISES if place and NOTHING in came else _OWN  # all have saved by then
         return name, wanted, f"Ranks loaded different steps: {said}."
@@ -177,7 +182,8 @@ _OWN, _LOST, _RANK_0, _OTHER, _BARRIER, _AGAIN, _RAISES, _UNSYNCED, _IN_THE_WAY,
     "a call that some never make", "a crash in mid-checkpoint for ever", "what is not everywhere",
     "contents not synced", "in each other's way", "step 0 taken for none", "not found again",
 )  # fmt: skip
-_SHARED = "one file for several ranks"
+_SHARED, _NO_NUMBER, _NO_NONE = "one file for several ranks", "a step that is no int", "an error for none"
+_OLDER = "an older step"
 
 EXERCISE = declared(
     id="together",
@@ -193,6 +199,8 @@ EXERCISE = declared(
         Mistake(_LOST,
                 "Once a save has returned on all ranks, its step must come back. Is each new folder's name synced, in "
                 "the folder above? Also where a crash left the name already?"),
+        Mistake(_OLDER, "No power failed and all ranks had saved the newest step, so each finds it: load the newest "
+                "that all of them have, and not one before it."),
         Mistake(_RANK_0,
                 "Rank 0 saved for all, and each rank's state is its own: a sampler, random numbers, a shard. Every "
                 "rank saves what it has, under a name of its own."),
@@ -206,10 +214,16 @@ EXERCISE = declared(
         Mistake(_BARRIER,
                 "Some ranks found a checkpoint and others did not, and only some of them made the call. Whatever the "
                 "files say, all ranks must make the same calls."),
+        Mistake("a barrier that some never call", "dist.barrier() returns when every rank has called it: call it on "
+                "all of them.", says=("operation timeout: barrier",)),
         Mistake(_AGAIN,
                 "What the crash left is in the way, and so every restart fails at the same place. Expect leftovers."),
-        Mistake(_UNSYNCED, "A file was read whose contents had not all reached the disk: sync each file, also a small "
-                "one that names the newest step."),
+        Mistake(_NO_NUMBER, "Return the step as an int: of a tensor, newest.item()."),
+        Mistake(_NO_NONE,
+                "No step is complete yet, and a rank that finds no files raises an error. It has no checkpoint: it "
+                "takes part in the call all the same, and all ranks return None."),
+        Mistake(_UNSYNCED, "A file was read whose contents had not all reached the disk. Sync each file, also a small "
+                "one that names the newest step, and give it its name only then: a crash can come before the sync."),
         Mistake(_IN_THE_WAY, "One rank renamed or removed a file that another still writes, or used a folder before it "
                 "was made. Give each rank names of its own, and let none go on before what it needs is there.",
                 says=("FileNotFoundError",), certain=True),

@@ -177,3 +177,14 @@ changed(
     ("return None if newest < 0 else load_checkpoint(mine, at_most=newest.item())",
      "return None if newest < 0 or found[0] != newest else found"),
 )  # fmt: skip
+changed("a tensor for the step", "a step that is no int",
+        ("else load_checkpoint(mine, at_most=newest.item())",
+         "else (newest, load_checkpoint(mine, at_most=newest.item())[1])"))  # fmt: skip
+changed("raises where its folder is missing", "an error for none",
+        ("    found = load_checkpoint(mine)\n",
+         "    list(os.scandir(mine))\n    found = load_checkpoint(mine)\n"))  # fmt: skip
+changed("a barrier on rank 0 alone", "a barrier that some never call",
+        ("    dist.barrier()", "    if dist.get_rank() == 0:\n        dist.barrier()"))  # fmt: skip
+changed("the oldest that it has", "an older step",
+        ("    found = load_checkpoint(mine)\n",
+         '    names = sorted(mine.glob("*.pt"))\n    found = (int(names[0].stem),) if names else None\n'))  # fmt: skip
