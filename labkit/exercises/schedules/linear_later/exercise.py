@@ -99,6 +99,11 @@ def _rows_fail(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and "rows" in case.name and any(words in got.message for words in shapes)
 
 
+def _x_needs_none(case: Case, got: Got, wire: Wire) -> bool:
+    alone = "x" in texts(case.inputs[0], "frozen")
+    return alone and isinstance(got, Failure) and "does not require grad" in got.message
+
+
 _AT_ONCE, _LAST, _NOTHING_FOR_X = "weights' gradients at once", "overwritten, not added", "no gradient for x"
 _COMPUTED, _IN_FORWARD, _FROZEN, _NO_BIAS, _NUMBER = (
     "computed at once, added later", "put off in forward", "a gradient for a frozen one", "the bias is not added",
@@ -118,7 +123,7 @@ EXERCISE = declared(
             "a layer, samples of 2 rows, frozen weight; no bias", 142, (3, 2, 6), bias=False, frozen=["weight"]
         ),
         linear_case("a layer, samples of 2 rows", 143, (3, 2, 4)),
-        linear_case("a layer, frozen bias", 144, (3, 4), frozen=["bias"]),
+        linear_case("a layer, frozen bias", 144, (3, 4), frozen=["bias", "x"]),
     ),
     distributed=False,
     hints=(
@@ -154,6 +159,10 @@ EXERCISE = declared(
         Mistake(_NOTHING_FOR_X,
                 "backward returns nothing for x: the stage before waits for gradient @ weight, so this one is not put "
                 "off."),
+        Mistake("x needs no gradient",
+                "x needs no gradient here, as on the first stage, and autograd found nothing else that does: it knows "
+                "only the tensors that apply is given. Hand it weight and bias too.",
+                seen=_x_needs_none, certain=True),
         Mistake("rows not joined",
                 "With samples of several rows a gradient has three dimensions: reshape it and x to (rows, features) "
                 "first.", seen=_rows_fail, certain=True),
