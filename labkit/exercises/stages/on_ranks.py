@@ -108,6 +108,7 @@ def outcome(stage: Stage, loss: Any) -> Values:
         "sizes": stage.sizes,
         "wanted_gradient": stage.wanted_gradient,
         "held": stage.most_held,
+        "shared": stage.shared_room,
     }
 
 

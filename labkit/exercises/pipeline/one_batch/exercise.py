@@ -23,6 +23,11 @@ MISTAKES = (
     mistakes.NO_LEAF,
     mistakes.ECHO,
     mistakes.OWN_SUM,
+    mistakes.NO_TARGETS,
+    mistakes.NO_GRADS,
+    mistakes.NOT_CONNECTED,
+    mistakes.MEAN_OF_PRODUCT,
+    mistakes.NOT_WAITED,
     mistakes.LOSS_EVERYWHERE,
     Mistake(
         "a message to no neighbour",
@@ -35,7 +40,10 @@ MISTAKES = (
     mistakes.LAST_ONLY,
     mistakes.FORGOT_OLD,
     mistakes.PIPELINE_SHARE,
-    mistakes.SUM_OF_SAMPLES,
+    replace(
+        mistakes.SUM_OF_SAMPLES,
+        hint="The gradients are those of a sum over the samples. loss_fn is the mean over them: multiply by nothing.",
+    ),
     replace(
         mistakes.SCALED_AGAIN,
         hint="All gradients are right up to a factor: loss_fn is the mean over the samples already. Scale nothing.",
