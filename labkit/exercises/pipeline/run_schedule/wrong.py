@@ -171,7 +171,7 @@ def run_schedule(schedule, module, sizes, sample, inputs=None, targets=None, los
 )
 changed(
     "takes what came first",
-    "microbatches in the order of their numbers",
+    "room of another microbatch",
     ("    total = None\n", "    total, came = None, []\n"),
     (
         "entered[m] = sample.new_empty((sizes[m], *sample.shape))",
