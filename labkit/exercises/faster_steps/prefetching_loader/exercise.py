@@ -149,7 +149,8 @@ EXERCISE = declared(
         Mistake("hangs at the end",
                 "The loop, or its finally, waits for something that never comes into the queue: start the thread, let "
                 "it put in an end marker after the last batch, end the loop when that arrives (a thread may be alive "
-                "without another batch), and empty the queue only while something is in it. An error in the thread's own code ends the thread silently.",
+                "without another batch), and empty the queue only while something is in it. An error in the thread's "
+                "own code ends the thread silently.",
                 general=True),
         Mistake(_JOINS,
                 "The loop waits for the thread in join, and the thread waits until there is room in the queue. Take "
