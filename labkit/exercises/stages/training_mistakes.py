@@ -85,9 +85,15 @@ _SENT_AND_ROOM = re.compile(r"(?:sent|asked for|receives into) (\d+) (?:B|x)\b")
 
 
 def _never_left(case: Case, failure: Failure, wire: Wire) -> bool:
-    """Return whether a rank waits for one that has finished, and did not wait for a send of its own."""
-    alone = any("isend" in problem.text for problem in wire.problems_of("not_waited"))
-    return alone and waits(case, failure, "recv") and waits_on_the_finished(case, failure)
+    """Return whether a rank waits for one that has finished, where a send was not waited for, or both ends of a message
+    wait for each other, where a receive was not.
+    """
+    alone = [problem.text for problem in wire.problems_of("not_waited")]
+    if any("isend" in text for text in alone) and waits(case, failure, "recv"):
+        return waits_on_the_finished(case, failure)
+    receives = {(wait.peer, wait.rank) for wait in failure.waits if "recv" in wait.operation}
+    facing = any((wait.rank, wait.peer) in receives for wait in failure.waits if "send" in wait.operation)
+    return hangs(failure) and facing and any("irecv" in text for text in alone)
 
 
 def _not_contiguous(case: Case, failure: Failure, wire: Wire) -> bool:
@@ -220,9 +226,9 @@ ROOM = Mistake(
 )
 ROOM_OF_ANOTHER = Mistake(
     "room of another microbatch",
-    "The message has the samples of one microbatch, and the room was made for another's. Each record says which "
-    "microbatch it is about: make room for sizes[record.microbatch] samples, not for sizes[0], and do not count "
-    "messages.",
+    "A message has the samples of one microbatch, and the room for it those of another. Each record says which one it "
+    "is about: take inputs[record.microbatch], make room for sizes[record.microbatch] samples, not for sizes[0], and "
+    "count neither forwards nor messages.",
     seen=_failed(_of_another_microbatch),
 )
 ONE_ROOM = Mistake(

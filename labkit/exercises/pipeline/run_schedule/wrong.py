@@ -31,7 +31,7 @@ changed(
     "the same microbatch again",
     ("inputs[m] if inputs", "inputs[0][: sizes[m]] if inputs"),
 )
-changed("counts the forwards", "microbatches in the order of their numbers",
+changed("counts the forwards", "room of another microbatch",
         ("    total = None\n", "    total, forwards = None, iter(range(len(sizes)))\n"),
         ("inputs[m] if inputs is not None else", "inputs[next(forwards)] if inputs is not None else"))  # fmt: skip
 LOOP = "    for record in schedule:\n"
@@ -198,3 +198,9 @@ changed("the mean of a product", "the mean of a product", (BACKWARD, """\
 changed("the last stage detaches its output", "backward does not reach the module",
         ("left[m] = loss_fn(left[m], targets[m])", "left[m] = loss_fn(left[m].detach().requires_grad_(), targets[m])"),
         ("entered.pop(m).grad.contiguous()", "torch.zeros_like(entered[m]) if entered[m].grad is None else entered.pop(m).grad.contiguous()"))  # fmt: skip  # noqa: E501
+changed("counts the records of each kind", "microbatches in the order of their numbers",
+        ("    for record in schedule:\n        m = record.microbatch\n", """\
+    seen = {}
+    for record in schedule:
+        m = seen[type(record)] = seen.get(type(record), -1) + 1
+"""))  # fmt: skip

@@ -41,6 +41,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
     found["at_once"] = [name for name in ("weight", "bias") if name in leaves and leaves[name].grad is not None]
     found["x_later"] = "x" not in frozen and leaves["x"].grad is None
     found["put_off"], found["in_forward"], found["num_products"] = len(later), in_forward, max(num_products)
+    x_before = None if leaves["x"].grad is None else leaves["x"].grad.clone()
     for rest in later:
         rest()
+    x_after = leaves["x"].grad
+    found["x_again"] = x_before is not None and x_after is not None and not torch.equal(x_before, x_after)
     return found | {f"gradient of {name}": leaf.grad for name, leaf in leaves.items()}

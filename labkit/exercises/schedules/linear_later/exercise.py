@@ -54,7 +54,7 @@ def structure(case: Case) -> list[Any]:
     """Return what comes: the oracle's, and what was computed in backward and put off; or the problem."""
     right = expected(case)[0]
     frozen = {f"gradient of {name}": OneOf((None, torch.Tensor)) for name in texts(case.inputs[0], "frozen")}
-    counts = {"put_off": int, "in_forward": int, "num_products": int}
+    counts = {"put_off": int, "in_forward": int, "num_products": int, "x_again": bool}
     return [OneOf(({**right, **frozen, **counts, "at_once": Each(str), "x_later": bool}, {"problem": str}))]
 
 
@@ -74,6 +74,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield Finding(_IN_FORWARD, f"Two forwards put {in_forward} functions into later.", "0", f"{in_forward}")
     if came["x_later"]:
         yield Finding(_NOTHING_FOR_X, "After two backwards x has no gradient.")
+    if came["put_off"] != 2:
+        said = f"After two backwards there are {came['put_off']} functions in later."
+        yield Finding(_NUMBER, said, "2", f"{came['put_off']}")
+    if came["x_again"]:
+        yield Finding(_X_AGAIN, "The functions in later have changed the gradient of x.")
     for name, right in expected(case)[0].items():
         mine, wanted = cast("Tensor | None", came[name]), cast("Tensor | None", right)
         if wanted is None and mine is not None:
@@ -85,8 +90,6 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             mistake = _LAST if once else _NO_BIAS if name == "out" and _is_without_bias(case, mine) else ""
             how = "" if mistake else parting({0: (mine, wanted)}, [0])
             yield Finding(mistake, f"{what} is wrong: {apart[0]}.{how}", apart[1], apart[2])
-    if came["put_off"] != 2:
-        yield Finding(_NUMBER, f"Two backwards put {came['put_off']} functions into later.", "2", f"{came['put_off']}")
 
 
 def _is_without_bias(case: Case, out: Tensor | None) -> bool:
@@ -104,6 +107,7 @@ def _x_needs_none(case: Case, got: Got, wire: Wire) -> bool:
     return alone and isinstance(got, Failure) and "does not require grad" in got.message
 
 
+_X_AGAIN = "the gradient of x again"
 _AT_ONCE, _LAST, _NOTHING_FOR_X = "weights' gradients at once", "overwritten, not added", "no gradient for x"
 _COMPUTED, _IN_FORWARD, _FROZEN, _NO_BIAS, _NUMBER = (
     "computed at once, added later", "put off in forward", "a gradient for a frozen one", "the bias is not added",
@@ -145,8 +149,11 @@ EXERCISE = declared(
                 "Forward appends to later: backward must, because the executor takes what is in later after a "
                 "backward, and a forward without backward puts nothing off."),
         Mistake(_NUMBER,
-                "Each backward appends exactly one function, with what weight and bias need in it. If both are frozen, "
-                "it does nothing, and is appended all the same."),
+                "Each backward appends exactly one function to the list that it was given, and takes none out. What "
+                "weight and bias need is in it. If both are frozen, it does nothing, and is appended all the same."),
+        Mistake(_X_AGAIN,
+                "x has its gradient since backward. A second .backward() from the same x adds to it, and to all that x "
+                "was computed from: compute the products by hand, or from x.detach()."),
         Mistake(_LAST,
                 "This gradient is only that of the last backward: add to .grad instead of replacing it."),
         Mistake(_FROZEN, "A frozen weight or bias gets no gradient: ask its requires_grad before you add."),

@@ -177,7 +177,7 @@ def _costs(case: Case, came: Values) -> Iterator[Finding]:
         said = (
             f"The module ran {times(forward)} in forward and {times(both - forward)} in backward, not {times(calls)}."
         )
-        yield Finding("", said)
+        yield Finding(_COPY if both == forward == calls else "", said)
 
 
 def _wants_a_frozen_one(case: Case, got: Got, wire: Wire) -> bool:
@@ -197,6 +197,7 @@ _ZEROS, _DOUBLED, _OF_THE_SUM, _MODE, _AT_THE_START = (
     "another mode",
     "buffers of before the first run",
 )
+_COPY, _ORDER = "another module than this one ran", "gradients in another order"
 _NOT_SAVED, _PARAMETERS, _SEEDED, _OFF, _WHOLE = (
     "x is not saved", "parameters are saved", "the generator is set in forward", "autograd is off",
     "x cannot have a gradient",
@@ -213,6 +214,13 @@ MISTAKES = (
             "changed in between, and frees it after backward. Attributes of ctx are for what is no input or output."),
     Mistake(_PARAMETERS,
             "ctx.save_for_backward gets x alone. The parameters are in the module, and backward finds them there."),
+    Mistake(_COPY,
+            "The module did not run in backward: a copy of it did, or a graph was kept from forward. A copy needs "
+            "memory for all parameters; run the module itself again."),
+    Mistake(_ORDER,
+            "backward returns one gradient, or None, for each argument of forward after ctx, in their order: x first, "
+            "then the parameters as apply got them.",
+            says=("returned an invalid gradient", "returned an incorrect number of gradients"), certain=True),
     Mistake(_SEEDED,
             "After forward the next random number is another one than after module(x): forward sets no seed and no "
             "state. It notes the state, and backward sets it."),

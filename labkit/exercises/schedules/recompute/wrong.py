@@ -87,3 +87,11 @@ changed("autograd stays off", "autograd is off",
         ("            with torch.enable_grad():\n                out = module(x)", "            out = module(x)"))  # fmt: skip
 changed("a gradient for any x", "x cannot have a gradient",
         ("requires_grad_(ctx.needs_input_grad[0])", "requires_grad_()"))  # fmt: skip
+changed("the second run is a copy's", "another module than this one ran",
+        ("            ctx.rng_state = torch", "            import copy\n\n            ctx.copy = copy.deepcopy(module)\n            ctx.rng_state = torch"),
+        ("                out = module(x)", "                out = ctx.copy(x)"),
+        ("wanted = [x, *parameters] if x.requires_grad else parameters",
+         "inside = [each for each in ctx.copy.parameters() if each.requires_grad]\n            wanted = [x, *inside] if x.requires_grad else inside"))  # fmt: skip
+changed("parameters first", "gradients in another order",
+        ("return tuple(found) if x.requires_grad else (None, *found)",
+         "return (*found[1:], found[0]) if x.requires_grad else (*found, None)"))  # fmt: skip
