@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -33,9 +34,8 @@ def recompute_case(
     counts: bool = False,
     twice: bool = False,
     opposite: bool = False,
-    tokens: bool = False,
 ) -> Case:
-    """Return a case that runs checkpointed on a module of that many layers and on an input of 3 samples, or tokens.
+    """Return a case that runs checkpointed on a module of that many layers and on an input of 3 samples.
 
     With `opposite` each run of the module, and backward, needs a number that another rank gives when its turn has come.
     """
@@ -55,7 +55,7 @@ def recompute_case(
     }
     inputs: dict[str, Value] = {
         "module": module,
-        "x": torch.randint(0, width, (3,), generator=draw) if tokens else normal(3, width),
+        "x": normal(3, width),
         "weight": normal(3, width),
         "needs_gradient": needs_gradient,
         "seed": draws.part_of(seed, *who, "dropout"),
@@ -65,6 +65,12 @@ def recompute_case(
         return Case(name, 1, (inputs,))
     runs = 1 + torch.rand(3, generator=draws.generator(seed, "rank", 1), dtype=torch.float64)
     return Case(name, 2, ({**inputs, "opposite": True}, {"runs": runs[:2].tolist(), "out": float(runs[2])}))
+
+
+def of_tokens(case: Case) -> Case:
+    """Return the case with tokens for an input: whole numbers, which choose rows of the first layer's weights."""
+    x = tensor(case.inputs[0], "x")
+    return replace(case, inputs=({**case.inputs[0], "x": (100 * x[:, 0].abs()).long() % x.shape[1]},))
 
 
 def expected(case: Case) -> list[Values]:
@@ -289,7 +295,7 @@ EXERCISE = declared(
     looks=(find,),
     visible=(
         recompute_case("4 layers", 61, 5, 4),
-        recompute_case("an input that needs no gradient", 62, 4, 3, needs_gradient=False, tokens=True),
+        of_tokens(recompute_case("an input that needs no gradient", 62, 4, 3, needs_gradient=False)),
         recompute_case("dropout", 63, 6, 3, dropout=0.5),
         recompute_case("a frozen and an unused parameter", 64, 3, 3, frozen=1, spare=True),
         recompute_case("BatchNorm", 65, 4, 3, norm=True),
