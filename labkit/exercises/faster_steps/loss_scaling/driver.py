@@ -31,6 +31,12 @@ class _Optimizer:
                 if parameter.grad is not None:
                     parameter.sub_(cast(float, group["lr"]) * parameter.grad)
 
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear every gradient."""
+        for group in self.param_groups:
+            for parameter in cast(list[Tensor], group["params"]):
+                parameter.grad = None if set_to_none or parameter.grad is None else torch.zeros_like(parameter)
+
 
 class _TorchsOwn(torch.optim.SGD):
     """Torch's own gradient descent; it counts its steps."""

@@ -29,14 +29,16 @@ def scaling_case(
     torchs: bool = False,
 ) -> Case:  # fmt: skip
     """Return a case: for each step a word; "." is a good step, "i", "-", "n" put that number into the first parameter's
-    gradient and capital "I", "N" into the second's; "L" makes that one so large that only its sum is infinite. The
-    optimizer is plain, or torch's own.
+    gradient and capital "I", "N" into the second's; "L" makes that one so large that only its sum is infinite, "b" spoils
+    both. The optimizer is plain, or torch's own.
     """
     steps: list[Value] = []
     for step, event in enumerate(events):
         slopes = [normal(seed + 10 * step + which, 3, dtype=torch.float64) for which in range(2)]
         if event == "L":
             slopes[1][:] = 1.2e308
+        elif event == "b":
+            slopes[0][1] = slopes[1][1] = math.inf
         elif event != ".":
             slopes[1 if event.isupper() else 0][1] = _BAD[event.lower()]
         steps.append([*slopes])
@@ -99,11 +101,15 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 
 def _unnoticed(case: Case, got: tuple[Values, ...]) -> set[str]:
-    """Return which numbers, "inf" and "nan", were stepped on in every step of the case that had them."""
+    """Return which numbers, "inf" and "nan", were stepped on in every step that had them in one gradient."""
     steps = list(zip(listed(case.inputs[0], "slopes"), records(got[0], "steps"), strict=True))
     found = set[str]()
     for name, is_there in (("nan", torch.isnan), ("inf", torch.isinf)):
-        with_it = [integer(mine, "steps") for slopes, mine in steps if bool(is_there(torch.stack(slopes)).any())]
+        with_it = [
+            integer(mine, "steps")
+            for slopes, mine in steps
+            if bool(is_there(slopes[0]).any()) and bool(slopes[1].isfinite().all())
+        ]
         found |= {name} if with_it and all(with_it) else set()
     return found
 
@@ -216,7 +222,8 @@ EXERCISE = declared(
         Mistake("not a number goes unnoticed",
                 "NaN slips through: isinf does not see it, and no comparison with it is true. isfinite sees both."),
         Mistake("infinity goes unnoticed",
-                "An infinite gradient was stepped on: isnan does not see it. isfinite sees both, and -inf too."),
+                "An infinite gradient was stepped on. isfinite of every entry of every gradient sees it, -inf and NaN "
+                "too; isnan does not, nor does a look at the parameters."),
         Mistake("only the first parameter is looked at",
                 "The second parameter group overflowed unnoticed: look at the gradients of all groups."),
         Mistake("a good step is skipped",
@@ -231,7 +238,8 @@ EXERCISE = declared(
                 "whole step is skipped, for parameters whose gradients are finite, too."),
         Mistake(_NO_RESTART,
                 "The scale grew once and not again: after it has doubled, the count of good steps starts again at 0."),
-        Mistake("the scale is not halved", "After a step that overflowed the scale must be half of what it was."),
+        Mistake("the scale is not halved", 
+                "After a step that overflowed the scale must be half of what it was, however many gradients did."),
         Mistake("the scale never grows",
                 "After growth_interval good steps in a row the scale doubles, however large it is."),
         Mistake("the scale grows too early", "The scale grows before growth_interval good steps in a row."),
@@ -244,7 +252,7 @@ EXERCISE = declared(
     structure=structure,
     visible=(
         scaling_case("good steps, the scale grows every third", 6101, "......L", scale=2.0**16),
-        scaling_case("infs and NaNs", 6102, ".i..n.-"),
+        scaling_case("infs and NaNs", 6102, ".i..n.b"),
         scaling_case("the second parameter overflows", 6103, "..I..N...", scale=0.5, growth_interval=2),
     ),
     distributed=False,

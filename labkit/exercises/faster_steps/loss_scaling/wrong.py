@@ -153,3 +153,10 @@ changed("asks the sum", "a good step is skipped", ("isfinite().all()", "sum().is
 changed("asks the norm", "a good step is skipped", ("isfinite().all()", "norm().isfinite()"))
 changed("no more than at first", "the scale never grows",
         ("            self.scale *= 2\n", "            self.scale = min(2 * self.scale, 2.0**16)\n"))  # fmt: skip
+changed("looks at the parameters", "infinity goes unnoticed",
+        ("gradient.isfinite().all()) for gradient in gradients",
+         "each.isfinite().all()) for group in optimizer.param_groups for each in group['params']"))  # fmt: skip
+changed("halves for each", "the scale is not halved",
+        ("self.scale /= 2", "self.scale /= 2 ** sum(not bool(each.isfinite().all()) for each in gradients)"))  # fmt: skip
+changed("steps with what it cleared", "stepped all the same",
+        ("            return False\n", "            optimizer.zero_grad()\n            optimizer.step()\n            return False\n"))  # fmt: skip

@@ -90,3 +90,9 @@ changed(
     "the time of all stages together",
     (SECONDS, f"return num_stages * {TURNS} + num_microbatches * overhead_s"),
 )
+changed("in per cent", "a share in per cent", (BUBBLE, BUBBLE.replace("return ", "return 100 * ")))
+changed("divides whole numbers", "divided without a rest", (BUBBLE, BUBBLE.replace(" / ", " // ")))
+changed(
+    "the other way round", "stages for microbatches", (BUBBLE, BUBBLE.replace("(num_stages -", "(num_microbatches -"))
+)
+changed("half for forward", "half of the batch's time", ("batch_seconds / num_micro", "batch_seconds / 2 / num_micro"))

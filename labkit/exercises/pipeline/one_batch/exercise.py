@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from labkit.checks.case import Case, Failure
 from labkit.checks.declared import Mistake, declared
+from labkit.checks.hanging import hangs
 from labkit.exercises.pipeline.one_batch.driver import drive
 from labkit.exercises.stages import least_traffic, structure, training
 from labkit.exercises.stages import training_mistakes as mistakes
@@ -33,7 +34,11 @@ MISTAKES = (
         "a message to no neighbour",
         "A stage exchanges messages with the stage before it and the stage after it alone: the data of a batch one "
         "way, their gradients the other, and nothing else.",
-        seen=lambda case, got, wire: isinstance(got, tuple) and any(abs(m.src - m.dst) > 1 for m in wire.messages),
+        seen=lambda case, got, wire: (
+            any(abs(m.src - m.dst) > 1 for m in wire.messages)
+            if isinstance(got, tuple)
+            else hangs(got) and any(w.peer is not None and abs(w.rank - w.peer) > 1 for w in got.waits)
+        ),
     ),
     mistakes.DETACHED,
     mistakes.FORWARD_ONLY,

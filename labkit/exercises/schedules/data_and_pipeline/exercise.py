@@ -282,7 +282,8 @@ EXERCISE = declared(
                 "Each .grad is still that of its own pipeline: all-reduce every p.grad over mesh.get_group('data'), "
                 "and p.grad itself. What is done to a new tensor, such as p.grad * share, does not reach it."),
         Mistake(_UNWEIGHED,
-                "The gradients of the pipelines' means were added: weigh each by its own samples over all samples."),
+                "The gradients of the pipelines' means were added: weigh each by its own samples over all samples, on "
+                "every stage."),
         Mistake(_COUNTED,
                 "num_samples was added up over other ranks than those with the same stage. All stages of a pipeline "
                 "see the same samples: count them once for each pipeline, over mesh.get_group('data')."),

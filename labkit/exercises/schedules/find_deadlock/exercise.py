@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from labkit.checks.case import Case, Failure, Value, Values
@@ -159,7 +159,7 @@ _FINISHED, _FIRST, _LAST, _BOTH_DONE, _SINGLY, _FORGOTTEN, _MICROBATCH, _TOO_SOO
     "a partner of another microbatch", "one round is not enough",
 )  # fmt: skip
 _KIND, _ANYWAY, _CHANGED = "a partner of another kind", "posted with nothing to send", "the schedules changed"
-_OTHER_RULES = {
+_OTHER_RULES: dict[str, Callable[[Sequence[str]], dict[int, str]]] = {
     _KIND: lambda texts: stuck(texts, matches=of_any_kind),
     _ANYWAY: lambda texts: stuck(texts, posts_anyway=("s", "sg")),
 }

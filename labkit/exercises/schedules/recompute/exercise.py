@@ -175,8 +175,8 @@ def _costs(case: Case, came: Values) -> Iterator[Finding]:
         yield Finding(_KEPT, said, f"at most {bound}", str(kept))
     if not kept:
         yield Finding(_NOT_SAVED, "Nothing went through ctx.save_for_backward.", "x", "nothing")
-    if came["saved_parameters"]:
-        yield Finding(_PARAMETERS, f"ctx.save_for_backward got x and {plural(came['saved_parameters'], 'parameter')}.")
+    if parameters := integer(came, "saved_parameters"):
+        yield Finding(_PARAMETERS, f"ctx.save_for_backward got x and {plural(parameters, 'parameter')}.")
     forward, both = integer(came, "calls_forward"), integer(came, "calls")
     calls = 2 if case.inputs[0].get("twice") else 1
     if (forward, both) != (calls, 2 * calls):
