@@ -238,7 +238,7 @@ EXERCISE = declared(
                 "whole step is skipped, for parameters whose gradients are finite, too."),
         Mistake(_NO_RESTART,
                 "The scale grew once and not again: after it has doubled, the count of good steps starts again at 0."),
-        Mistake("the scale is not halved", 
+        Mistake("the scale is not halved",
                 "After a step that overflowed the scale must be half of what it was, however many gradients did."),
         Mistake("the scale never grows",
                 "After growth_interval good steps in a row the scale doubles, however large it is."),
