@@ -29,8 +29,8 @@ def scaling_case(
     torchs: bool = False,
 ) -> Case:  # fmt: skip
     """Return a case: for each step a word; "." is a good step, "i", "-", "n" put that number into the first parameter's
-    gradient and capital "I", "N" into the second's; "L" makes that one so large that only its sum is infinite, "b" spoils
-    both. The optimizer is plain, or torch's own.
+    gradient and capital "I", "N" into the second's; "L" makes that one so large that only its sum is infinite, "b"
+    spoils both. The optimizer is plain, or torch's own.
     """
     steps: list[Value] = []
     for step, event in enumerate(events):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from labkit.checks.case import Case, Failure
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.hanging import hangs
+from labkit.checks.wire import Wire
 from labkit.exercises.pipeline.one_batch.driver import drive
 from labkit.exercises.stages import least_traffic, structure, training
 from labkit.exercises.stages import training_mistakes as mistakes
@@ -16,6 +17,12 @@ from labkit.exercises.stages.pipeline_cases import expected, pipeline_case
 def batch_case(name: str, seed: int, num_stages: int, num_samples: int, rows: int = 0, before: bool = False) -> Case:
     """Return a case of one_batch."""
     return pipeline_case(name, seed, [num_samples], None, num_stages=num_stages, rows=rows, before=before)
+
+
+def _to_no_neighbour(case: Case, got: Got, wire: Wire) -> bool:
+    if not isinstance(got, Failure):
+        return any(abs(message.src - message.dst) > 1 for message in wire.messages)
+    return hangs(got) and any(wait.peer is not None and abs(wait.rank - wait.peer) > 1 for wait in got.waits)
 
 
 MISTAKES = (
@@ -34,11 +41,7 @@ MISTAKES = (
         "a message to no neighbour",
         "A stage exchanges messages with the stage before it and the stage after it alone: the data of a batch one "
         "way, their gradients the other, and nothing else.",
-        seen=lambda case, got, wire: (
-            any(abs(m.src - m.dst) > 1 for m in wire.messages)
-            if isinstance(got, tuple)
-            else hangs(got) and any(w.peer is not None and abs(w.rank - w.peer) > 1 for w in got.waits)
-        ),
+        seen=_to_no_neighbour,
     ),
     mistakes.DETACHED,
     mistakes.FORWARD_ONLY,
