@@ -440,8 +440,9 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 #   microbatches, and they may have different sizes. Scale each microbatch's loss: its gradients are then scaled, too.
 # * **Adding up.** `backward` adds to `.grad`. Do not set it to zero in between.
 # * **Releasing memory.** After a microbatch's `Backward`, keep no reference to its graph (`dict.pop`).
-# * **Waiting late.** Post a receive with `dist.irecv` where its record stands. Wait for it right before the work that
-#   needs it. Post a send with `dist.isend`, go on, and wait for it only at the end.
+# * **Waiting late.** Post a receive with `dist.irecv` where its record stands. Wait for it before the work that needs
+#   it: the later, the more work it can hide behind. Post a send with `dist.isend`, go on, and wait for it only at the
+#   end.
 #
 # ### Exercise [[run_schedule]]
 #

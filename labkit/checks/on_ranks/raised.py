@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
 import traceback
 
 _FRAME = re.compile(r'^  File "(?P<path>[^"]*)", line (?P<line>\d+), in .*\n    (?P<code>.*)$', re.M)
@@ -12,10 +14,18 @@ _MOST = 300
 
 def raised(error: BaseException) -> str:
     """Return "KeyError: 'step', in line 7, return state['step']": the error and the innermost line of the learner's."""
-    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__}: {error}"[:_MOST] + _line_of(traceback.extract_tb(error.__traceback__))
+
+
+def stands_in(thread: threading.Thread) -> str:
+    """Return ", in line 7, ready.get()": the innermost line of the learner's that a running thread is in, or ""."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "" if frame is None else _line_of(traceback.extract_stack(frame))
+
+
+def _line_of(frames: traceback.StackSummary) -> str:
     own = [frame for frame in frames if not any(words in frame.filename for words in _NOT_THEIRS)]
-    where = f", in line {own[-1].lineno}, {own[-1].line}" if own and own[-1].line else ""
-    return f"{type(error).__name__}: {error}"[:_MOST] + where[:_MOST]
+    return f", in line {own[-1].lineno}, {own[-1].line}"[:_MOST] if own and own[-1].line else ""
 
 
 def line_in(report: str) -> str:

@@ -66,10 +66,9 @@ def data_of(record: Any) -> Value:
 def _listed(schedule: Any) -> Value:
     if schedule is None:
         return "nothing (None)"
-    try:
-        return [data_of(record) for record in schedule]
-    except TypeError:
+    if not isinstance(schedule, list | tuple):
         return f"a {type(schedule).__name__} that is not a list"
+    return [data_of(record) for record in schedule]
 
 
 def listed(orders: Any) -> Value:
@@ -109,6 +108,7 @@ def outcome(stage: Stage, loss: Any) -> Values:
         "sizes": stage.sizes,
         "wanted_gradient": stage.wanted_gradient,
         "held": stage.most_held,
+        "shared": stage.shared_room,
     }
 
 

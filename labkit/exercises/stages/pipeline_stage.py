@@ -21,6 +21,7 @@ class Stage(nn.Module):
         sizes: Samples of each call of forward.
         wanted_gradient: For each call of forward, whether its input needed a gradient.
         most_held: The most outputs that were alive after a call of forward.
+        shared_room: Whether something received came in the memory of what had not gone backward yet.
     """
 
     def __init__(self, spec: Values) -> None:
@@ -46,10 +47,13 @@ class Stage(nn.Module):
         self.wanted_gradient: list[bool] = []
         self.most_held = 0
         self._outputs: list[Any] = []
+        self.shared_room = False
+        self._entered: dict[int, Any] = {}
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the stage's output for x, (B, ..., in) to (B, ..., out)."""
         number = len(self.sizes)
+        self._note_room(number, x)
         self.events.append("F")
         self.sizes.append(len(x))
         self.wanted_gradient.append(x.requires_grad)
@@ -60,10 +64,22 @@ class Stage(nn.Module):
         if self._transposed:
             out = out.transpose(-1, -2).contiguous().transpose(-1, -2)
         if out.requires_grad:
-            out.register_hook(lambda gradient: self.events.append(f"B{number}"))  # type: ignore[no-untyped-call]
+            out.register_hook(lambda gradient: self._note_backward(number))  # type: ignore[no-untyped-call]
         self._outputs = [held for held in self._outputs if held() is not None] + [weakref.ref(out)]
         self.most_held = max(self.most_held, len(self._outputs))
         return out
+
+    def _note_room(self, number: int, x: Tensor) -> None:
+        if x.requires_grad and x.is_leaf:
+            held = [each for entered in self._entered.values() if (each := entered()) is not None]
+            self.shared_room |= any(
+                each.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for each in held
+            )
+            self._entered[number] = weakref.ref(x)
+
+    def _note_backward(self, number: int) -> None:
+        self.events.append(f"B{number}")
+        self._entered.pop(number, None)
 
     def _of(self, name: str) -> Tensor:
         return cast(Tensor, getattr(self, name))

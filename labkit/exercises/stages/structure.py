@@ -34,4 +34,5 @@ def _notes(case: Case, rank: int) -> dict[str, Any]:
         "sizes": Each(int, least=forward, most=forward),
         "wanted_gradient": Each(bool, least=forward, most=forward),
         "held": int,
+        "shared": bool,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -93,16 +94,29 @@ def _of_results(case: Case, got: tuple[Values, ...], wire: Wire) -> str:
     if any(stage_of(case, rank) and not any(got[rank]["wanted_gradient"]) for rank in ranks):  # type: ignore[arg-type]
         return mistakes.NO_LEAF.name
     have = [_moved(case, rank, grads) for rank, grads in zip(ranks, came, strict=True)]
+    went = [any(event != "F" for event in texts(got[rank], "events")) for rank in ranks]
+    if any(backward and not each for backward, each in zip(went, have, strict=True)):
+        return mistakes.NO_GRADS.name
     if not any(have):
         return mistakes.FORWARD_ONLY.name
     if last and all(each == (stage_of(case, rank) == last) for rank, each in zip(ranks, have, strict=True)):
         return mistakes.LAST_ONLY.name
-    name = as_if(came, _ways(case), _same)
+    if any(have) and not all(backward or each for backward, each in zip(went, have, strict=True)):
+        return mistakes.NOT_CONNECTED.name
+    name = mistakes.ONE_ROOM.name if any(got[rank]["shared"] for rank in ranks) else as_if(came, _ways(case), _same)
     if name:
         return name
     if next(_wrong_gradients(case, got, 1e-6), None) is None and next(_wrong_losses(case, got, 1e-6), None) is None:
         return mistakes.FLOAT32.name
-    return mistakes.NOT_WAITED.name if wire.problems_of("not_waited", "unmatched_recv", "changed_in_flight") else ""
+    if wire.problems_of("not_waited", "unmatched_recv", "changed_in_flight"):
+        return mistakes.NOT_WAITED.name
+    return mistakes.ROOM.name if any(_of_other_sizes(case, rank, wire) for rank in ranks) else ""
+
+
+def _of_other_sizes(case: Case, rank: int, wire: Wire) -> bool:
+    """Return whether a rank's messages are as many as they should be and of other sizes: gloo lets them pass."""
+    wanted, sent = planned_messages(case, rank), [(m.dst, m.bytes) for m in wire.messages if m.src == rank]
+    return wanted != sent and [dst for dst, _ in wanted] == [dst for dst, _ in sent]
 
 
 def _forwards(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
@@ -162,6 +176,21 @@ def _ways(case: Case) -> Iterator[Way[Sequence[Gradients]]]:
     yield mistakes.SCALED_AGAIN.name, weighed(lambda number, sizes, everybody: 1 / everybody)
     yield mistakes.SCALED_AGAIN.name, weighed(lambda number, sizes, everybody: (sizes[number] / everybody) ** 2)
     yield mistakes.SCALED_AGAIN.name, lambda: _scaled_by_each_stage(case)
+    yield mistakes.MEAN_OF_PRODUCT.name, lambda: _means_of_products(case)
+
+
+def _means_of_products(case: Case) -> list[Gradients]:
+    """Return each member's gradients where every stage but the last divides them by the entries of its output."""
+    found: list[Gradients] = []
+    ranks, last = members(case), num_stages(case) - 1
+    for place, rank in enumerate(ranks):
+        behind = [tensor(case.inputs[ranks[each + 1]], "sample").numel() for each in range(stage_of(case, rank), last)]
+
+        def weigh(number: int, sizes: list[int], everybody: int, behind: list[int] = behind) -> float:
+            return sizes[number] / everybody / math.prod(sizes[number] * entries for entries in behind)
+
+        found.append(gradients(case, weigh)[0][place])
+    return found
 
 
 def _scaled_by_each_stage(case: Case) -> list[Gradients]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from labkit.checks.blame import Sign
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake, Seen
 from labkit.checks.failures import sizes_differ
-from labkit.checks.hanging import hangs, waits_in
+from labkit.checks.hanging import hangs, waits_in, waits_on_the_finished
 from labkit.checks.wire import Wire
 from labkit.errors import NoSuchRank
-from labkit.exercises.stages.pipeline_cases import members
+from labkit.exercises.stages.pipeline_cases import members, sizes_of
 
 
 def waits(case: Case, failure: Failure, operation: str) -> bool:
@@ -53,7 +55,45 @@ def _failed(sign: Sign) -> Seen:
 
 
 def _nothing_entered(case: Case, failure: Failure, wire: Wire) -> bool:
-    return failure.kind == "exception" and "NoneType" in failure.message and ".grad" in failure.detail
+    of_a_parameter = "unsupported operand" in failure.message  # a frozen or unused one has None for its gradient
+    found = failure.kind == "exception" and "NoneType" in failure.message and ".grad" in failure.detail
+    return found and not of_a_parameter
+
+
+def _loss_without_targets(case: Case, failure: Failure, wire: Wire) -> bool:
+    last = [rank for rank in members(case) if "targets" in case.inputs[rank]]
+    line = failure.detail.rpartition("\n")[2]
+    return failure.rank not in last and "loss_fn(" in line and failure.error in ("AttributeError", "TypeError")
+
+
+def _other_room(case: Case, failure: Failure, wire: Wire) -> bool:
+    return sizes_differ(failure) or "Mismatch in shape: grad_output" in failure.message
+
+
+def _of_another_microbatch(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether the room and the message are as two microbatches' samples, of one of which it was made."""
+    sizes = set(sizes_of(case, members(case)[0]))
+    numbers = [int(each) for each in _SENT_AND_ROOM.findall(failure.message)]
+    return (
+        sizes_differ(failure)
+        and len(numbers) == 2
+        and any(numbers[0] * room == numbers[1] * sent for sent in sizes for room in sizes - {sent})
+    )
+
+
+_SENT_AND_ROOM = re.compile(r"(?:sent|asked for|receives into) (\d+) (?:B|x)\b")
+
+
+def _never_left(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether a rank waits for one that has finished, where a send was not waited for, or both ends of a message
+    wait for each other, where a receive was not.
+    """
+    alone = [problem.text for problem in wire.problems_of("not_waited")]
+    if any("isend" in text for text in alone) and waits(case, failure, "recv"):
+        return waits_on_the_finished(case, failure)
+    receives = {(wait.peer, wait.rank) for wait in failure.waits if "recv" in wait.operation}
+    facing = any((wait.rank, wait.peer) in receives for wait in failure.waits if "send" in wait.operation)
+    return hangs(failure) and facing and any("irecv" in text for text in alone)
 
 
 def _not_contiguous(case: Case, failure: Failure, wire: Wire) -> bool:
@@ -83,8 +123,8 @@ SENDS_BACK = Mistake(
 )
 NO_LEAF = Mistake(
     "no gradient for what entered",
-    "What a stage received is a plain tensor: make it a leaf with requires_grad_() before the module sees it. After "
-    "backward its .grad is what the stage before waits for.",
+    "What entered has no .grad. What a stage received is a plain tensor: make it a leaf with requires_grad_(), and "
+    "hand the module this very tensor, no copy of it. After backward its .grad is what the stage before waits for.",
     seen=_failed(_nothing_entered),
     certain=True,
 )
@@ -182,7 +222,41 @@ ROOM = Mistake(
     "A message and the room made for it differ. What enters is like `sample`, dtype included, once for each sample of "
     "the microbatch; a gradient is received like the output that left, and what goes back is the gradient of what "
     "entered.",
-    seen=_failed(lambda case, failure, wire: sizes_differ(failure)),
+    seen=_failed(_other_room),
+)
+ROOM_OF_ANOTHER = Mistake(
+    "room of another microbatch",
+    "A message has the samples of one microbatch, and the room for it those of another. Each record says which one it "
+    "is about: take inputs[record.microbatch], make room for sizes[record.microbatch] samples, not for sizes[0], and "
+    "count neither forwards nor messages.",
+    seen=_failed(_of_another_microbatch),
+)
+ONE_ROOM = Mistake(
+    "one room for several microbatches",
+    "A microbatch entered the module in the memory of another one that had not gone backward: what that one's backward "
+    "needs is overwritten. Make new room for each receive.",
+)
+NO_TARGETS = Mistake(
+    "a loss where no targets are",
+    "loss_fn was called on a stage that has no targets. Every stage is given loss_fn; the last stage is the one that "
+    "has targets.",
+    seen=_failed(_loss_without_targets),
+    certain=True,
+)
+NO_GRADS = Mistake(
+    "gradients not added to .grad",
+    "Backward went through a stage's module, and its parameters have no .grad. torch.autograd.grad returns gradients "
+    "and leaves .grad alone; torch.autograd.backward(left, gradient) adds to it, and to that of what entered.",
+)
+NOT_CONNECTED = Mistake(
+    "backward does not reach the module",
+    "Backward did not come to a stage's module: what it began with is cut off from the module's output, by a detach() "
+    "or a new tensor in between. Detach only what is sent and what is returned.",
+)
+MEAN_OF_PRODUCT = Mistake(
+    "the mean of a product",
+    "Each stage but the last divides its gradients by the number of entries of its output, as (left * gradient).mean() "
+    "does. What backward needs is the sum of that product; torch.autograd.backward(left, gradient) has it built in.",
 )
 FLOAT32 = Mistake(
     "counted in float32",
@@ -201,6 +275,7 @@ NOT_WAITED = Mistake(
     "not waited for",
     "A message was used, or the function ended, before it arrived: call wait() on what irecv returned before you use "
     "the tensor, and on what isend returned before you return.",
+    seen=_failed(_never_left),
 )
 FORWARD_AGAIN = Mistake(
     "forward more than once",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from labkit.checks.case import Values
@@ -18,10 +18,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     Inputs: dtype, x, first, bias, second (float32), labels.
     """
-    x, first, bias, second = (tensor(inputs, name).clone() for name in ("x", "first", "bias", "second"))
-    labels = tensor(inputs, "labels").clone()
-    for weight in (first, bias, second):
-        weight.requires_grad_()
+    x, labels = tensor(inputs, "x").clone(), tensor(inputs, "labels").clone()
+    first, bias, second = (nn.Parameter(tensor(inputs, name).clone()) for name in ("first", "bias", "second"))
     with functions["Autocast"](DTYPES[text(inputs, "dtype")]):
         hidden = functional.linear(x, first, bias)
         active = functional.relu(hidden)
@@ -38,6 +36,10 @@ def drive(functions: Functions, inputs: Values) -> Values:
         other = functional.linear(x.to(narrow), first.to(narrow))
         other_untouched = functional.relu(x.to(narrow))
         method = active.softmax(-1)
+        moved = first.detach().clone()
+        functional.linear(x, moved)
+        moved += 1
+        after_a_step = functional.linear(x, moved)
     loss.backward()  # type: ignore[no-untyped-call]
     after = functional.linear(x, first)
     results = {
@@ -46,6 +48,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         "@": at_sign, "labels + 1": counts, "linear after the mode": after,
         "linear of the other 16-bit type": other, "relu of the other 16-bit type": other_untouched,
         "Tensor.softmax of a 16-bit tensor": method, "x after all": x,
+        "linear after its weight has changed": after_a_step,
     }  # fmt: skip
     return {
         "results": {

@@ -58,6 +58,7 @@ def expected(case: Case) -> list[Values]:
         "relu of the other 16-bit type": functional.relu(x.to(_other(low))),
         "Tensor.softmax of a 16-bit tensor": active.softmax(-1),
         "x after all": x,
+        "linear after its weight has changed": functional.linear(x.to(low), (first.detach() + 1).to(low)),
     }  # fmt: skip
     return [
         {
@@ -71,7 +72,7 @@ def _other(dtype: torch.dtype) -> torch.dtype:
     return torch.float16 if dtype == torch.bfloat16 else torch.bfloat16
 
 
-_TOO_WIDE, _BY_NAME = "computed in float64", "found by its name"
+_TOO_WIDE, _BY_NAME, _OLD_COPY = "computed in float64", "found by its name", "a copy of old values"
 _NAMED = {
     "linear": "products in float32", "matmul": "products in float32", "@": "products in float32",
     "cross_entropy": "sums in 16 bits", "mse_loss": "sums in 16 bits", "exp": "sums in 16 bits",
@@ -79,7 +80,7 @@ _NAMED = {
     "relu of a 16-bit tensor": "everything is cast", "labels + 1": "labels are cast",
     "linear after the mode": "still on after the mode", "x after all": "arguments are changed",
     "linear of the other 16-bit type": "the other 16 bits", "relu of the other 16-bit type": "everything is cast",
-    "Tensor.softmax of a 16-bit tensor": _BY_NAME,
+    "Tensor.softmax of a 16-bit tensor": _BY_NAME, "linear after its weight has changed": "products in float32",
 }  # fmt: skip
 
 
@@ -95,7 +96,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             yield Finding(mistake, f"{name}: the result has {dtype}.", f"{wanted}", f"{dtype}")
     for name in results:
         mine = tensor(record(got[0], "results"), name)
-        yield from _far_off("a wrong value", name, mine, tensor(results, name), relative)
+        mistake = _OLD_COPY if name == "linear after its weight has changed" else "a wrong value"
+        yield from _far_off(mistake, name, mine, tensor(results, name), relative)
     for name in _WEIGHTS:
         if record(got[0], "gradients")[name] is None:
             yield Finding("no gradient", f"The weight {name} got no gradient: a cast must stay in the graph.")
@@ -130,8 +132,9 @@ EXERCISE = declared(
                 says=("expected scalar type Long", "expected floating point type for target", "Expected target",
                       "not implemented for 'Int'", "expected target"), certain=True),
         Mistake("not every argument is cast",
-                "One product met two dtypes: every floating-point tensor among the arguments must be cast, the bias "
-                "too.", says=("the same dtype", "should be the same"), certain=True),
+                "One product met two dtypes. Either not every floating-point tensor among its arguments was cast, a "
+                "Parameter and the bias too, or the function was not found in its list: a @ b is Tensor.__matmul__.",
+                says=("the same dtype", "should be the same"), certain=True),
         Mistake("arguments are changed",
                 "After the call x itself has another dtype: value.data = ... changes the caller's tensor. "
                 "value.to(...) makes a new one."),
@@ -145,6 +148,9 @@ EXERCISE = declared(
         Mistake("sums in 16 bits",
                 "A loss or an exponential came back in 16 bits: cast the arguments of IN_32_BITS to float32, whatever "
                 "floating-point type they have, and leave the result as it is."),
+        Mistake(_OLD_COPY,
+                "A weight changed, as in an optimizer's step, and its old copy was used again: cast in every call, and "
+                "keep no copies."),
         Mistake("named arguments are left out", "Keyword arguments come in kwargs: cast those too."),
         Mistake("everything is cast", "A function in neither list gets its arguments unchanged."),
         Mistake(_BY_NAME,

@@ -93,3 +93,18 @@ class Autocast(TorchFunctionMode):
 
         return function(*[cast(each) for each in args], **{name: cast(each) for name, each in (kwargs or {}).items()})
 """)  # fmt: skip
+WRONG.changed("plain tensors alone", "not every argument is cast", (FLOAT, f"type(value) is Tensor and {FLOAT}"))
+WRONG.changed(
+    "only what it knows by heart",
+    "not every argument is cast",
+    ("function in IN_16_BITS", "function in (functional.linear, torch.matmul)"),
+)
+WRONG.changed(
+    "keeps its copies", "a copy of old values",
+    ("        self.dtype = dtype\n", "        self.dtype, self.copies = dtype, {}\n"),
+    (TO, f"""if not ({FLOAT}):
+                return value
+            if (id(value), wanted) not in self.copies:
+                self.copies[id(value), wanted] = (value, value.to(wanted))
+            return self.copies[id(value), wanted][1]"""),
+)  # fmt: skip

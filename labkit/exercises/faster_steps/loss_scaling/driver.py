@@ -11,6 +11,9 @@ from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.values import integer, listed, number
 
+LARGE = 1e300
+"""Entries from here on are what the gradients hold, not slopes: of a few the sum is infinite, and they are not."""
+
 
 class _Optimizer:
     """Plain gradient descent that counts its steps."""
@@ -27,6 +30,12 @@ class _Optimizer:
             for parameter in cast(list[Tensor], group["params"]):
                 if parameter.grad is not None:
                     parameter.sub_(cast(float, group["lr"]) * parameter.grad)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear every gradient."""
+        for group in self.param_groups:
+            for parameter in cast(list[Tensor], group["params"]):
+                parameter.grad = None if set_to_none or parameter.grad is None else torch.zeros_like(parameter)
 
 
 class _TorchsOwn(torch.optim.SGD):
@@ -55,20 +64,25 @@ def drive(functions: Functions, inputs: Values) -> Values:
     for slopes in listed(inputs, "slopes"):
         for parameter in parameters:
             parameter.grad = None
-        finite = [slope.nan_to_num(0.0, 0.0, 0.0) for slope in slopes]  # it is in backward that something overflows
+        odd = [~(slope.abs() < LARGE) for slope in slopes]  # it is in backward that these come about
+        finite = [slope.masked_fill(where, 0.0) for slope, where in zip(slopes, odd, strict=True)]
         loss = sum(((slope * each).sum() for slope, each in zip(finite, parameters, strict=False)), torch.ones(()))
+        loss_before = loss.detach().clone()
         scaled = scaler.scaled(loss)
-        asked = float(scaled.detach() / loss.detach())
+        asked = float(scaled.detach() / loss_before)
         scaled.backward()
-        for slope, each in zip(slopes, parameters, strict=False):
-            assert each.grad is not None
-            each.grad[~slope.isfinite()] = slope[~slope.isfinite()]
+        reached = all(each.grad is not None for each in parameters[: len(slopes)])
+        for slope, each, where in zip(slopes, parameters, odd, strict=False):
+            if each.grad is not None:
+                each.grad[where] = slope[where]
         before = optimizer.steps
         said = scaler.step(optimizer)
         found.append(
             {
                 "said": said if isinstance(said, bool) else f"{said!r:.40}",
                 "asked": asked,
+                "reached": reached,
+                "loss_kept": torch.equal(loss.detach(), loss_before),
                 "steps": optimizer.steps - before,
                 "scale": float(scaler.scale),
                 "weights": [parameter.detach().clone() for parameter in parameters],

@@ -133,3 +133,30 @@ class LossScaler:
         return True
 """,
 )
+changed("writes into the loss", "the loss itself is changed",
+        ("        return loss * self.scale\n", "        loss *= self.scale\n        return loss\n"))  # fmt: skip
+changed("the loss as a number", "the scaled loss has no graph",
+        ("return loss * self.scale\n", "return torch.tensor(loss.item() * self.scale, requires_grad=True)\n"))  # fmt: skip
+changed("divides copies", "gradients are not unscaled", ("scaled /= self.scale", "scaled = scaled / self.scale"))
+changed("any entry will do", "not every entry is looked at", ("isfinite().all()", "isfinite().any()"))
+changed("looks at the last one", "not every entry is looked at",
+        ("        finite = all(bool(gradient.isfinite().all()) for gradient in gradients)\n",
+         "        for gradient in gradients:\n            finite = bool(gradient.isfinite().all())\n"))  # fmt: skip
+changed("leaves out what overflowed", "one parameter alone is skipped",
+        ("        finite = all(bool(gradient.isfinite().all()) for gradient in gradients)\n",
+         "        finite = True\n"
+         "        for group in optimizer.param_groups:\n"
+         "            for each in group['params']:\n"
+         "                if each.grad is not None and not each.grad.isfinite().all():\n"
+         "                    each.grad = None\n"))  # fmt: skip
+changed("asks the sum", "a good step is skipped", ("isfinite().all()", "sum().isfinite()"))
+changed("asks the norm", "a good step is skipped", ("isfinite().all()", "norm().isfinite()"))
+changed("no more than at first", "the scale never grows",
+        ("            self.scale *= 2\n", "            self.scale = min(2 * self.scale, 2.0**16)\n"))  # fmt: skip
+changed("looks at the parameters", "infinity goes unnoticed",
+        ("gradient.isfinite().all()) for gradient in gradients",
+         "each.isfinite().all()) for group in optimizer.param_groups for each in group['params']"))  # fmt: skip
+changed("halves for each", "the scale is not halved",
+        ("self.scale /= 2", "self.scale /= 2 ** sum(not bool(each.isfinite().all()) for each in gradients)"))  # fmt: skip
+changed("steps with what it cleared", "stepped all the same",
+        ("            return False\n", "            optimizer.zero_grad()\n            optimizer.step()\n            return False\n"))  # fmt: skip

@@ -12,7 +12,7 @@ from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.values import flag, integer, listed, record, text
 from labkit.checks.wire import Wire
-from labkit.exercises.faster_steps.prefetching_loader.driver import ERROR, NO_BATCH, drive
+from labkit.exercises.faster_steps.prefetching_loader.driver import ERROR, HANGS, NO_BATCH, drive
 
 
 def loader_case(
@@ -83,8 +83,9 @@ _LOOPS = {
 def _hung_or_raised(came: Values) -> Iterator[Finding]:
     for name, (words, hangs) in _LOOPS.items():
         value = came[name]
-        if value == "hangs":
-            yield Finding(hangs, f"{words} did not end.")
+        if isinstance(value, str) and value.startswith(HANGS):
+            joins = ".join(" in value and name != "left"
+            yield Finding(_JOINS if joins else hangs, f"{words} {value.replace(', in', ': it stands in', 1)}.")
         elif value == NO_BATCH:
             yield Finding("not all batches", f"{words} {value}.")
         elif isinstance(value, str):
@@ -108,6 +109,8 @@ def _wrong_batches(case: Case, came: Values) -> Iterator[Finding]:
     if came["none"] != []:
         yield Finding("not all batches", f"A loop over no batches saw {came['none']}.")
     failing = record(came, "failing")
+    if any(ERROR in str(each) for each in listed(failing, "came")):
+        yield Finding(_YIELDED, f"An iterable raised an error, and the loop saw it as a batch: {failing['came']}.")
     if text(failing, "error") != ERROR:
         message = "The iterable raised an error, and the loop ended as if all was well."
         yield Finding("the error is swallowed", message)
@@ -133,6 +136,7 @@ def _not_ahead(case: Case, whole: Values, left: Values) -> Iterator[Finding]:
         yield Finding("the thread stays", "The generator was closed, and its thread is still running.")
 
 
+_JOINS, _YIELDED = "waits for the thread, which waits for the loop", "the error is a batch"
 _ALL_FIRST, _SEVERAL, _ODD = "all batches are read first", "several threads read", "a batch taken for the end"
 
 EXERCISE = declared(
@@ -144,9 +148,16 @@ EXERCISE = declared(
     mistakes=(
         Mistake("hangs at the end",
                 "The loop, or its finally, waits for something that never comes into the queue: start the thread, let "
-                "it put in an end marker after the last batch, end the loop when that arrives, and empty the queue "
-                "only while something is in it. An error in the thread's own code ends the thread silently.",
+                "it put in an end marker after the last batch, end the loop when that arrives (a thread may be alive "
+                "without another batch), and empty the queue only while something is in it. An error in the thread's "
+                "own code ends the thread silently.",
                 general=True),
+        Mistake(_JOINS,
+                "The loop waits for the thread in join, and the thread waits until there is room in the queue. Take "
+                "batches while it runs, and join it only when the queue has been emptied."),
+        Mistake(_YIELDED,
+                "The error was put into the queue and yielded like a batch: where the loop takes an error out, it "
+                "raises it."),
         Mistake("hangs at the error",
                 "The error killed the thread and the loop waits forever: catch it there, put it into the queue, "
                 "raise it in the loop."),

@@ -166,3 +166,12 @@ changed(
     "a batch of None is the end", "a batch taken for the end",
     ('            if kind == "end":', '            if value is None:'),
 )  # fmt: skip
+changed("joins before it yields", "waits for the thread, which waits for the loop",
+        ("    thread.start()\n", "    thread.start()\n    thread.join()\n"))  # fmt: skip
+changed("yields the error", "the error is a batch",
+        ("                raise value\n", "                yield value\n                return\n"))  # fmt: skip
+changed("goes on while the thread is alive", "hangs at the end",
+        ("        while True:\n", "        while thread.is_alive() or not ready.empty():\n"),
+        ('        last: tuple[str, Any] = ("end", None)\n', "        last = None\n"),
+        ("        if not stop.is_set():\n            ready", "        if last and not stop.is_set():\n            ready"),
+        )  # fmt: skip

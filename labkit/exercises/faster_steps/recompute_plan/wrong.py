@@ -33,3 +33,13 @@ return kept""",
 )
 plan("a flag for each", "flags, not indices", "return [size < 500 for size in sizes_mb]")
 plan("no return", "nothing returned", "kept = list(range(len(sizes_mb)))")
+WRONG.changed(
+    "lists what it drops",
+    "the tensors that are dropped",
+    ("return list(best[1])", "return [each for each in range(count) if each not in best[1]]"),
+)
+WRONG.changed(
+    "one tensor of a stretch at a time",
+    "too much between",
+    ("sum(sizes_mb[last + 1 : following]) > limit_mb", "max(sizes_mb[last + 1 : following], default=0) > limit_mb"),
+)

@@ -63,3 +63,36 @@ changed(
     "the waiting of all stages together",
     (BUBBLE, "return num_stages * (num_stages - 1) / (num_microbatches + num_stages - 1)"),
 )
+changed(
+    "M and P turns", "a turn too many in all", (BUBBLE, "return (num_stages - 1) / (num_microbatches + num_stages)")
+)
+changed(
+    "three turns a microbatch, one ramp",
+    "the waiting of forward alone",
+    (BUBBLE, "return (num_stages - 1) / (3 * num_microbatches + num_stages - 1)"),
+)
+changed("twice for backward", "backward counted again", (SECONDS, SECONDS.replace("return ", "return 2 * ")))
+changed("overhead each way", "overhead counted again", ("+ overhead_s)", "+ 2 * overhead_s)"))
+TURNS = "(num_microbatches + num_stages - 1) * batch_seconds / num_microbatches"
+changed(
+    "every stage's overhead",
+    "the overhead of all stages",
+    (SECONDS, f"return {TURNS} + num_stages * num_microbatches * overhead_s"),
+)
+WORK = "(batch_seconds + num_microbatches * overhead_s)"
+changed(
+    "work times 1 + bubble",
+    "the bubble on top",
+    (SECONDS, f"return {WORK} * (1 + bubble_share(num_stages, num_microbatches))"),
+)
+changed(
+    "all stages one after another",
+    "the time of all stages together",
+    (SECONDS, f"return num_stages * {TURNS} + num_microbatches * overhead_s"),
+)
+changed("in per cent", "a share in per cent", (BUBBLE, BUBBLE.replace("return ", "return 100 * ")))
+changed("divides whole numbers", "divided without a rest", (BUBBLE, BUBBLE.replace(" / ", " // ")))
+changed(
+    "the other way round", "stages for microbatches", (BUBBLE, BUBBLE.replace("(num_stages -", "(num_microbatches -"))
+)
+changed("half for forward", "half of the batch's time", ("batch_seconds / num_micro", "batch_seconds / 2 / num_micro"))

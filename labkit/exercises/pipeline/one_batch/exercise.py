@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from labkit.checks.case import Case, Failure
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake, declared
+from labkit.checks.hanging import hangs
+from labkit.checks.wire import Wire
 from labkit.exercises.pipeline.one_batch.driver import drive
 from labkit.exercises.stages import least_traffic, structure, training
 from labkit.exercises.stages import training_mistakes as mistakes
@@ -17,25 +19,39 @@ def batch_case(name: str, seed: int, num_stages: int, num_samples: int, rows: in
     return pipeline_case(name, seed, [num_samples], None, num_stages=num_stages, rows=rows, before=before)
 
 
+def _to_no_neighbour(case: Case, got: Got, wire: Wire) -> bool:
+    if not isinstance(got, Failure):
+        return any(abs(message.src - message.dst) > 1 for message in wire.messages)
+    return hangs(got) and any(wait.peer is not None and abs(wait.rank - wait.peer) > 1 for wait in got.waits)
+
+
 MISTAKES = (
     mistakes.LIBRARY,
     mistakes.SENDS_BACK,
     mistakes.NO_LEAF,
     mistakes.ECHO,
     mistakes.OWN_SUM,
+    mistakes.NO_TARGETS,
+    mistakes.NO_GRADS,
+    mistakes.NOT_CONNECTED,
+    mistakes.MEAN_OF_PRODUCT,
+    mistakes.NOT_WAITED,
     mistakes.LOSS_EVERYWHERE,
     Mistake(
         "a message to no neighbour",
         "A stage exchanges messages with the stage before it and the stage after it alone: the data of a batch one "
         "way, their gradients the other, and nothing else.",
-        seen=lambda case, got, wire: isinstance(got, tuple) and any(abs(m.src - m.dst) > 1 for m in wire.messages),
+        seen=_to_no_neighbour,
     ),
     mistakes.DETACHED,
     mistakes.FORWARD_ONLY,
     mistakes.LAST_ONLY,
     mistakes.FORGOT_OLD,
     mistakes.PIPELINE_SHARE,
-    mistakes.SUM_OF_SAMPLES,
+    replace(
+        mistakes.SUM_OF_SAMPLES,
+        hint="The gradients are those of a sum over the samples. loss_fn is the mean over them: multiply by nothing.",
+    ),
     replace(
         mistakes.SCALED_AGAIN,
         hint="All gradients are right up to a factor: loss_fn is the mean over the samples already. Scale nothing.",

@@ -1,5 +1,7 @@
 """Wrong answers to one_batch, each a mistake that learners really make, and the mistake a check must name."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
@@ -82,3 +84,28 @@ changed(
     "scaled twice or in another place",
     ("loss_fn(left, targets)", "loss_fn(left, targets) / num_samples"),
 )
+GOES_BACK = """        torch.autograd.backward(left, gradient)
+    if stage > 0:
+        dist.send(entered.grad.contiguous(), dst=stage - 1)
+"""
+changed("asks autograd for one gradient", "gradients not added to .grad", (GOES_BACK, """\
+        if stage > 0:
+            (back,) = torch.autograd.grad(left, entered, gradient)
+            dist.send(back.contiguous(), dst=stage - 1)
+        else:
+            torch.autograd.backward(left, gradient)
+"""))  # fmt: skip
+changed("the last stage detaches its output", "backward does not reach the module",
+        ("left = loss_fn(left, targets)", "left = loss_fn(left.detach().requires_grad_(), targets)"),
+        ("entered.grad.contiguous()", "torch.zeros_like(entered) if entered.grad is None else entered.grad.contiguous()"))  # fmt: skip
+changed("does not wait for the gradient", "not waited for", ("dist.recv(gradient,", "dist.irecv(gradient,"))
+changed("does not wait for what enters", "not waited for", ("dist.recv(entered,", "dist.irecv(entered,"))
+changed("the mean of a product", "the mean of a product",
+        ("torch.autograd.backward(left, gradient)", "(left if is_last else (left * gradient).mean()).backward()"))  # fmt: skip
+changed("hands the module a copy", "no gradient for what entered", (
+    "        left = module(entered)", "        left = module(entered if stage == 0 else entered.detach().clone())"
+))  # fmt: skip
+changed("whoever has loss_fn is last", "a loss where no targets are",
+        ("is_last = stage == dist.get_world_size() - 1", "is_last = loss_fn is not None"))  # fmt: skip
+changed("the gradient from the last stage", "a message to no neighbour",
+        ("dist.recv(gradient, src=stage + 1)", "dist.recv(gradient, src=dist.get_world_size() - 1)"))  # fmt: skip

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from labkit.checks.case import Case, Failure, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.declared import Mistake, declared
-from labkit.checks.failures import sizes_differ
 from labkit.checks.finding import Finding
 from labkit.checks.wire import Wire
 from labkit.exercises.pipeline.par import PAR
@@ -44,6 +43,11 @@ MISTAKES = (
     mistakes.LEFT_UNDONE,
     mistakes.ECHO,
     mistakes.OWN_SUM,
+    mistakes.NO_TARGETS,
+    mistakes.NO_GRADS,
+    mistakes.NOT_CONNECTED,
+    mistakes.ONE_ROOM,
+    mistakes.MEAN_OF_PRODUCT,
     mistakes.LOSS_EVERYWHERE,
     mistakes.DETACHED,
     mistakes.FORWARD_ONLY,
@@ -70,11 +74,11 @@ MISTAKES = (
         _COUNTS,
         "Each record says which microbatch it is about: take its inputs and its targets, make room for "
         "sizes[record.microbatch] samples, and count neither forwards nor messages.",
-        seen=lambda case, got, wire: isinstance(got, Failure) and "another order" in case.name and sizes_differ(got),
     ),
     mistakes.GLOBAL_RANKS,
     mistakes.SENDS_WAIT,
     mistakes.NOBODY_SENDS,
+    mistakes.ROOM_OF_ANOTHER,
     mistakes.ROOM,
 )
 

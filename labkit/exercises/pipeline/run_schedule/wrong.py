@@ -31,7 +31,7 @@ changed(
     "the same microbatch again",
     ("inputs[m] if inputs", "inputs[0][: sizes[m]] if inputs"),
 )
-changed("counts the forwards", "microbatches in the order of their numbers",
+changed("counts the forwards", "room of another microbatch",
         ("    total = None\n", "    total, forwards = None, iter(range(len(sizes)))\n"),
         ("inputs[m] if inputs is not None else", "inputs[next(forwards)] if inputs is not None else"))  # fmt: skip
 LOOP = "    for record in schedule:\n"
@@ -118,7 +118,7 @@ changed(
 )
 changed(
     "equal sizes",
-    "room of another size",
+    "room of another microbatch",
     ("sample.new_empty((sizes[m], *sample.shape))", "sample.new_empty((sizes[0], *sample.shape))"),
 )
 changed(
@@ -171,7 +171,7 @@ def run_schedule(schedule, module, sizes, sample, inputs=None, targets=None, los
 )
 changed(
     "takes what came first",
-    "microbatches in the order of their numbers",
+    "room of another microbatch",
     ("    total = None\n", "    total, came = None, []\n"),
     (
         "entered[m] = sample.new_empty((sizes[m], *sample.shape))",
@@ -180,3 +180,27 @@ changed(
     ("dist.irecv(entered[m],", "dist.irecv(came[-1],"),
     ('coming.pop(("F", m)).wait()\n', 'coming.pop(("F", m)).wait()\n                entered[m] = came.pop(0)\n'),
 )
+changed("whoever has loss_fn is last", "a loss where no targets are",
+        ("if targets is not None:", "if loss_fn is not None:"))  # fmt: skip
+changed("one buffer for all that enters", "one room for several microbatches",
+        ("    total = None\n", "    total, room = None, sample.new_empty((max(sizes), *sample.shape))\n"),
+        ("sample.new_empty((sizes[m], *sample.shape))", "room[: sizes[m]]"))  # fmt: skip
+BACKWARD = "torch.autograd.backward(left.pop(m), gradients.pop(m, None))"
+changed("asks autograd for one gradient", "gradients not added to .grad",
+        (BACKWARD, """if m in entered:
+                    (back[m],) = torch.autograd.grad(left.pop(m), entered[m], gradients.pop(m, None))
+                else:
+                    torch.autograd.backward(left.pop(m), gradients.pop(m, None))"""),
+        ("    total = None\n", "    total, back = None, {}\n"),
+        ("entered.pop(m).grad.contiguous()", "back.pop(m).contiguous()"))  # fmt: skip
+changed("the mean of a product", "the mean of a product", (BACKWARD, """\
+(left.pop(m) if targets is not None else (left.pop(m) * gradients.pop(m)).mean()).backward()"""))  # fmt: skip
+changed("the last stage detaches its output", "backward does not reach the module",
+        ("left[m] = loss_fn(left[m], targets[m])", "left[m] = loss_fn(left[m].detach().requires_grad_(), targets[m])"),
+        ("entered.pop(m).grad.contiguous()", "torch.zeros_like(entered[m]) if entered[m].grad is None else entered.pop(m).grad.contiguous()"))  # fmt: skip  # noqa: E501
+changed("counts the records of each kind", "microbatches in the order of their numbers",
+        ("    for record in schedule:\n        m = record.microbatch\n", """\
+    seen = {}
+    for record in schedule:
+        m = seen[type(record)] = seen.get(type(record), -1) + 1
+"""))  # fmt: skip

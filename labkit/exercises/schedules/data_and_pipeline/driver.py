@@ -30,6 +30,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
     shape = tuple(integers(inputs, "mesh"))
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("data", "pipe"))
     module, runs = kind_for(Drawn, inputs)(inputs), []
+    for name, gradient in record(inputs, "before").items():  # of the step before: run_step overwrites it
+        module.get_parameter(name).grad = cast(Tensor, gradient).clone()
 
     def run_step(group: Any) -> Tensor | None:
         scale = tensor(inputs, "scale").clone()

@@ -40,6 +40,7 @@ def mesh_case(name: str, seed: int, num_stages: int, samples: Sequence[int]) -> 
         gradients: dict[str, Value] = {each: drawn(each, *_SHAPES[each]) for each in ("weight", "bias")}
         found: dict[str, Value] = {"parameters": start, "gradients": gradients, "mesh": [len(samples), num_stages]}
         found |= {"scale": drawn("scale", 1), "num_samples": samples[pipeline]}
+        found["before"] = {each: drawn(f"{each} before", *_SHAPES[each]) for each in ("weight", "bias")}
         if stage == num_stages - 1:
             found["loss"] = drawn("loss", 1)
         inputs.append(found)
@@ -136,8 +137,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if _apart(cast("Tensor | None", mine), cast("Tensor | None", loss)):
             text = f"The gradients are right. The loss that rank {rank} returns is not the mean over all samples."
             if mine is None:
+                what = "no loss" if values["returned"] == "NoneType" else f"a {values['returned']} for the loss"
                 yield Finding(
-                    _NOT_RETURNED, f"The gradients are right. Rank {rank} returns no loss.", _begin(loss), "None"
+                    _NOT_RETURNED, f"The gradients are right. Rank {rank} returns {what}.", _begin(loss), "None"
                 )
             yield Finding(_ONE_LOSS, text, _begin(loss), _begin(mine), rank)
 
@@ -152,6 +154,7 @@ def _of_gradients(case: Case, rank: int, came: Gradients) -> str:
         return lambda: _summed(case, ranks, weigh)[0]
 
     column, (num_stages, everyone) = _column(case, rank), _ranks(case)
+    mine = integer(case.inputs[rank], "num_samples")
     ways: list[Way[Gradients]] = [
         (_NO_SUM, way([rank], lambda own, everybody, pipelines: 1.0)),
         (_UNWEIGHED, way(column, lambda own, everybody, pipelines: 1.0)),
@@ -161,6 +164,10 @@ def _of_gradients(case: Case, rank: int, came: Gradients) -> str:
         (_SUM_TO_N, way(column, lambda own, everybody, pipelines: own / everybody * pipelines)),
         (_COUNTED, way(column, lambda own, everybody, pipelines: own / everybody / num_stages)),
         (_COUNTED, way(column, lambda own, everybody, pipelines: 1 / num_stages)),
+        (_AFTER, way(column, lambda own, everybody, pipelines: mine / everybody)),
+        (_NO_MEAN, way(column, lambda own, everybody, pipelines: 1 / everybody)),
+        (_OLD, lambda: _with_old(case, rank, _right)),
+        (_OLD, lambda: _with_old(case, rank, _right, weighed=True)),
         (_BY_SAMPLES, way(column, lambda own, everybody, pipelines: float(own))),
         (_NO_ROW, way([rank], lambda own, everybody, pipelines: own / _everybody(case))),
         (_AXIS, lambda: _summed(case, column, _right, _column)[0]),
@@ -184,6 +191,17 @@ def _of_gradients(case: Case, rank: int, came: Gradients) -> str:
     ):
         return _SOME
     return _FLOAT32 if close(came, _summed(case, column, _right)[0]) else as_if(came, ways, close)
+
+
+def _with_old(case: Case, rank: int, weigh: Weigh, weighed: bool = False) -> Gradients:
+    """Return the right gradients with those of the step before added, this rank's or the column's weighed sum."""
+    total = _summed(case, _column(case, rank), weigh)[0]
+    ranks = _column(case, rank) if weighed else [rank]
+    counts = [integer(case.inputs[each], "num_samples") for each in ranks]
+    for each, count in zip(ranks, counts, strict=True):
+        for name, old in record(case.inputs[each], "before").items():
+            total[name] = cast(Tensor, total[name]) + cast(Tensor, old) * (count / sum(counts))
+    return total
 
 
 def _on_none(got: Got) -> str:
@@ -226,7 +244,10 @@ _COUNTED, _AVERAGED, _ZEROS, _ONE_PIPELINE = (
     "samples counted along the pipeline", "weighed and averaged", "a gradient in place of None",
     "summed on one pipeline alone",
 )  # fmt: skip
-_SUM_TO_N = "weights that add up to N"
+_SUM_TO_N, _AFTER, _NO_MEAN, _OLD, _A_MESH = (
+    "weights that add up to N", "weighed after the sum", "divided by all samples alone", "an earlier gradient added",
+    "a mesh for a group",
+)  # fmt: skip
 _ALIKE, _BY_SAMPLES, _NO_ROW, _AXIS, _ALL, _FLOAT32, _NONE = (
     "mean over the pipelines", "times the samples", "weighed, not summed", "the wrong axis", "summed over all ranks",
     "counted in float32",
@@ -261,7 +282,8 @@ EXERCISE = declared(
                 "Each .grad is still that of its own pipeline: all-reduce every p.grad over mesh.get_group('data'), "
                 "and p.grad itself. What is done to a new tensor, such as p.grad * share, does not reach it."),
         Mistake(_UNWEIGHED,
-                "The gradients of the pipelines' means were added: weigh each by its own samples over all samples."),
+                "The gradients of the pipelines' means were added: weigh each by its own samples over all samples, on "
+                "every stage."),
         Mistake(_COUNTED,
                 "num_samples was added up over other ranks than those with the same stage. All stages of a pipeline "
                 "see the same samples: count them once for each pipeline, over mesh.get_group('data')."),
@@ -283,6 +305,19 @@ EXERCISE = declared(
                 "over all."),
         Mistake(_BY_SAMPLES, "Gradients are weighed by the samples themselves: divide by everybody's samples."),
         Mistake(_NO_ROW, "Each pipeline's gradients are weighed but never summed: all-reduce them over the column."),
+        Mistake(_AFTER,
+                "The sum was weighed by this pipeline's share: multiply each gradient by its own pipeline's share "
+                "first, and sum then."),
+        Mistake(_NO_MEAN,
+                "The means were added and divided by all samples. Each gradient is that of a mean: times its own "
+                "samples it is that of a sum, and only sums are divided by all samples."),
+        Mistake(_OLD,
+                "The gradient of the step before is in it. run_step overwrites .grad, and nothing has to be kept of "
+                "what was there."),
+        Mistake(_A_MESH,
+                "A mesh was given where a process group is asked for: mesh.get_group('pipe') is one, mesh['pipe'] is "
+                "a smaller mesh.",
+                seen=lambda case, got, wire: isinstance(got, Failure) and "DeviceMesh" in got.message, certain=True),
         Mistake(_AXIS,
                 "Something was summed over other ranks than those with the same stage, or the schedule ran in another "
                 "group: the schedule goes along 'pipe', gradients and losses along 'data'.",

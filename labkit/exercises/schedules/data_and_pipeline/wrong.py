@@ -88,3 +88,13 @@ changed("over the mean of samples", "weights that add up to N",
 changed("a number for the loss", "the loss not returned",
         ("    return loss\n", "    return None if loss is None else loss.item()\n"))  # fmt: skip
 changed("sums copies", "no sum over the column", ("        tensor *= share\n", "        tensor = tensor * share\n"))
+WEIGHED = "        tensor *= share\n"
+changed("weighs what is summed", "weighed after the sum", (WEIGHED + SUM, SUM + WEIGHED))
+changed("the means over all samples", "divided by all samples alone", ("num_samples / every", "1 / every"))
+changed("a smaller mesh", "a mesh for a group", ('run_step(mesh.get_group("pipe"))', 'run_step(mesh["pipe"])'))
+changed("adds what was there", "an earlier gradient added",
+        ('    loss = run_step(mesh.get_group("pipe"))\n', """\
+    before = {p: p.grad.clone() for p in module.parameters() if p.grad is not None}
+    loss = run_step(mesh.get_group("pipe"))
+"""),
+        ("    return loss\n", "    for p, old in before.items():\n        p.grad += old\n    return loss\n"))  # fmt: skip

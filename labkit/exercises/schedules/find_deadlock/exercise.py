@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from labkit.checks.case import Case, Failure, Value, Values
@@ -12,6 +12,7 @@ from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.schedules.find_deadlock.driver import drive
+from labkit.exercises.schedules.find_deadlock.misplayed import of_any_kind, stuck
 from labkit.exercises.stages.record_text import record_text
 from labkit.exercises.stages.written import ALTERNATING_3_4, DRAWN_3_4, GPIPE_3_3, RECORDS, read, short
 
@@ -29,13 +30,13 @@ def paper_case(name: str, papers: Sequence[Paper]) -> Case:
 
 def oracle(case: Case) -> list[Values]:
     """Return the answers that were written beside the schedules."""
-    return [{"stuck": case.about["stuck"]}]
+    return [{"stuck": case.about["stuck"], "changed": False}]
 
 
 def structure(case: Case) -> list[Any]:
     """Return what comes: of each pipeline a dict of any stages, or in words what else."""
     count = len(listed(case.about, "stuck"))
-    return [{"stuck": Each(OneOf((dict, str)), least=count, most=count)}]
+    return [{"stuck": Each(OneOf((dict, str)), least=count, most=count), "changed": bool}]
 
 
 def _said(stuck: Any) -> str:
@@ -49,13 +50,27 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     right, texts = listed(case.about, "stuck"), listed(case.about, "texts")
     answers = list(zip(right, listed(got[0], "stuck"), texts, strict=True))
     finds_nothing = any(right) and "needs" not in case.name and all(came == {} for _, came, _ in answers)
+    misplayed = _misplayed([came for _, came, _ in answers], texts)
     for wanted, came, pipeline in answers:
         if wanted == came:
             continue
         lines = "\n".join(f"stage {stage}: {text}" for stage, text in enumerate(pipeline))
         text = f"For these schedules, in short,\n{lines}\nfind_stuck returned {_said(came)}, expected {_said(wanted)}."
-        name = _NEVER if finds_nothing else _mistake(wanted, came, pipeline, "needs" in case.name)
+        name = _NEVER if finds_nothing else misplayed or _mistake(wanted, came, pipeline, "needs" in case.name)
         yield Finding(name, text, _said(wanted), _said(came))
+    if got[0]["changed"]:
+        yield Finding(_CHANGED, "find_stuck changed a schedule that it was given: the next call would see another one.")
+
+
+def _misplayed(answers: Sequence[Any], texts: Sequence[Sequence[str]]) -> str:
+    """Return by which other rule of the game all these answers come out, or ""."""
+    if not all(isinstance(each, dict) for each in answers):
+        return ""
+    came = [{int(stage): short(record) for stage, record in each.items()} for each in answers]
+    for name, play in _OTHER_RULES.items():
+        if came == [play(pipeline) for pipeline in texts]:
+            return name
+    return ""
 
 
 def _mistake(right: Mapping[str, Any], came: Any, texts: Sequence[str], needs: bool) -> str:
@@ -143,6 +158,11 @@ _FINISHED, _FIRST, _LAST, _BOTH_DONE, _SINGLY, _FORGOTTEN, _MICROBATCH, _TOO_SOO
     "done only with its partner", "a batch posted one by one", "what was posted is forgotten",
     "a partner of another microbatch", "one round is not enough",
 )  # fmt: skip
+_KIND, _ANYWAY, _CHANGED = "a partner of another kind", "posted with nothing to send", "the schedules changed"
+_OTHER_RULES: dict[str, Callable[[Sequence[str]], dict[int, str]]] = {
+    _KIND: lambda texts: stuck(texts, matches=of_any_kind),
+    _ANYWAY: lambda texts: stuck(texts, posts_anyway=("s", "sg")),
+}
 EXERCISE = declared(
     id="find_deadlock",
     functions=("find_stuck",),
@@ -228,6 +248,15 @@ EXERCISE = declared(
                 "posted, so remember it."),
         Mistake(_MICROBATCH,
                 "A receive was done by a send of another microbatch: a partner has the same microbatch."),
+        Mistake(_KIND,
+                "A message was done by one of another kind: the partner of a Send is a Recv, that of a SendGrad a "
+                "RecvGrad. The stages and the microbatch alone do not make a partner."),
+        Mistake(_ANYWAY,
+                "A Send before its Forward, or a SendGrad before its Backward, was posted. It has nothing to send, so "
+                "it is never posted, and the other side waits for it."),
+        Mistake(_CHANGED,
+                "The schedules that find_stuck was given are not what they were. Remember where each stage stands, in "
+                "a list of numbers, and take nothing out of a schedule."),
         Mistake(_TOO_SOON,
                 "You ask for a record that cannot be done in a step where all can be done: go over the stages again "
                 "and again, until a whole round moves nobody.",

@@ -83,3 +83,12 @@ changed("gradients for activations", "done only with its partner",
 changed(
     "the gradient from two stages on", "waits where it need not", ("RecvGrad(stage + 1, m)", "RecvGrad(stage + 2, m)")
 )
+changed("a partner of any kind", "a partner of another kind",
+        (PARTNER, "any(s == record.peer and r.peer == stage and r.microbatch == record.microbatch for s, r in posted)"))  # fmt: skip
+changed("posts what it does not have", "posted with nothing to send",
+        ("if isinstance(r, Message) and done.issuperset(needs(stage, r))}", "if isinstance(r, Message)}"))  # fmt: skip
+changed("takes the records out", "the schedules changed",
+        ("    waiting = [stage", """\
+    for schedule, plan, place in zip(schedules, plans, at):
+        del schedule[: sum(len(step) for step in plan[:place])]
+    waiting = [stage"""))  # fmt: skip

@@ -17,7 +17,7 @@ from labkit.checks.values import texts
 def drive(functions: Functions, inputs: Values) -> Values:
     """Call linear_later and go backward, twice; then call what it put off.
 
-    Inputs: x, weight, bias (may be None), gradient, frozen (names).
+    Inputs: x, weight, bias (may be None), gradient, frozen (names that need no gradient, perhaps x).
     """
     frozen = texts(inputs, "frozen")
     leaves = {
@@ -39,8 +39,11 @@ def drive(functions: Functions, inputs: Values) -> Values:
         num_products.append(counted.get_total_flops() // (2 * out.numel() * leaves["x"].shape[-1]))
         found = {"out": out.detach()}
     found["at_once"] = [name for name in ("weight", "bias") if name in leaves and leaves[name].grad is not None]
-    found["x_later"] = leaves["x"].grad is None
+    found["x_later"] = "x" not in frozen and leaves["x"].grad is None
     found["put_off"], found["in_forward"], found["num_products"] = len(later), in_forward, max(num_products)
+    x_before = None if leaves["x"].grad is None else leaves["x"].grad.clone()
     for rest in later:
         rest()
+    x_after = leaves["x"].grad
+    found["x_again"] = x_before is not None and x_after is not None and not torch.equal(x_before, x_after)
     return found | {f"gradient of {name}": leaf.grad for name, leaf in leaves.items()}

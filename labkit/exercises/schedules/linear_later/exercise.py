@@ -54,7 +54,7 @@ def structure(case: Case) -> list[Any]:
     """Return what comes: the oracle's, and what was computed in backward and put off; or the problem."""
     right = expected(case)[0]
     frozen = {f"gradient of {name}": OneOf((None, torch.Tensor)) for name in texts(case.inputs[0], "frozen")}
-    counts = {"put_off": int, "in_forward": int, "num_products": int}
+    counts = {"put_off": int, "in_forward": int, "num_products": int, "x_again": bool}
     return [OneOf(({**right, **frozen, **counts, "at_once": Each(str), "x_later": bool}, {"problem": str}))]
 
 
@@ -74,6 +74,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield Finding(_IN_FORWARD, f"Two forwards put {in_forward} functions into later.", "0", f"{in_forward}")
     if came["x_later"]:
         yield Finding(_NOTHING_FOR_X, "After two backwards x has no gradient.")
+    if came["put_off"] != 2:
+        said = f"After two backwards there are {came['put_off']} functions in later."
+        yield Finding(_NUMBER, said, "2", f"{came['put_off']}")
+    if came["x_again"]:
+        yield Finding(_X_AGAIN, "The functions in later have changed the gradient of x.")
     for name, right in expected(case)[0].items():
         mine, wanted = cast("Tensor | None", came[name]), cast("Tensor | None", right)
         if wanted is None and mine is not None:
@@ -85,8 +90,6 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             mistake = _LAST if once else _NO_BIAS if name == "out" and _is_without_bias(case, mine) else ""
             how = "" if mistake else parting({0: (mine, wanted)}, [0])
             yield Finding(mistake, f"{what} is wrong: {apart[0]}.{how}", apart[1], apart[2])
-    if came["put_off"] != 2:
-        yield Finding(_NUMBER, f"Two backwards put {came['put_off']} functions into later.", "2", f"{came['put_off']}")
 
 
 def _is_without_bias(case: Case, out: Tensor | None) -> bool:
@@ -99,6 +102,12 @@ def _rows_fail(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and "rows" in case.name and any(words in got.message for words in shapes)
 
 
+def _x_needs_none(case: Case, got: Got, wire: Wire) -> bool:
+    alone = "x" in texts(case.inputs[0], "frozen")
+    return alone and isinstance(got, Failure) and "does not require grad" in got.message
+
+
+_X_AGAIN = "the gradient of x again"
 _AT_ONCE, _LAST, _NOTHING_FOR_X = "weights' gradients at once", "overwritten, not added", "no gradient for x"
 _COMPUTED, _IN_FORWARD, _FROZEN, _NO_BIAS, _NUMBER = (
     "computed at once, added later", "put off in forward", "a gradient for a frozen one", "the bias is not added",
@@ -118,7 +127,7 @@ EXERCISE = declared(
             "a layer, samples of 2 rows, frozen weight; no bias", 142, (3, 2, 6), bias=False, frozen=["weight"]
         ),
         linear_case("a layer, samples of 2 rows", 143, (3, 2, 4)),
-        linear_case("a layer, frozen bias", 144, (3, 4), frozen=["bias"]),
+        linear_case("a layer, frozen bias", 144, (3, 4), frozen=["bias", "x"]),
     ),
     distributed=False,
     hints=(
@@ -140,8 +149,11 @@ EXERCISE = declared(
                 "Forward appends to later: backward must, because the executor takes what is in later after a "
                 "backward, and a forward without backward puts nothing off."),
         Mistake(_NUMBER,
-                "Each backward appends exactly one function, with what weight and bias need in it. If both are frozen, "
-                "it does nothing, and is appended all the same."),
+                "Each backward appends exactly one function to the list that it was given, and takes none out. What "
+                "weight and bias need is in it. If both are frozen, it does nothing, and is appended all the same."),
+        Mistake(_X_AGAIN,
+                "x has its gradient since backward. A second .backward() from the same x adds to it, and to all that x "
+                "was computed from: compute the products by hand, or from x.detach()."),
         Mistake(_LAST,
                 "This gradient is only that of the last backward: add to .grad instead of replacing it."),
         Mistake(_FROZEN, "A frozen weight or bias gets no gradient: ask its requires_grad before you add."),
@@ -154,6 +166,10 @@ EXERCISE = declared(
         Mistake(_NOTHING_FOR_X,
                 "backward returns nothing for x: the stage before waits for gradient @ weight, so this one is not put "
                 "off."),
+        Mistake("x needs no gradient",
+                "x needs no gradient here, as on the first stage, and autograd found nothing else that does: it knows "
+                "only the tensors that apply is given. Hand it weight and bias too.",
+                seen=_x_needs_none, certain=True),
         Mistake("rows not joined",
                 "With samples of several rows a gradient has three dimensions: reshape it and x to (rows, features) "
                 "first.", seen=_rows_fail, certain=True),

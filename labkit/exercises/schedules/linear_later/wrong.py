@@ -78,3 +78,17 @@ def linear_later(x, weight, bias, later):
 """)  # fmt: skip
 changed("adds to a gradient that is not there", "no gradient yet", (FOUND, "weight.grad += found"))
 changed("adds in place to what is not there", "no gradient yet", (FOUND, "weight.grad.add_(found)"))
+changed("x alone goes through autograd", "x needs no gradient",
+        ("def forward(ctx, x, weight, bias):", "def forward(ctx, x):"),
+        ("else None, None, None", "else None"),
+        ("return Later.apply(x, weight, bias)", "return Later.apply(x)"))  # fmt: skip
+changed("keeps the last function alone", "another number of functions", ("later.append(rest)", "later[:] = [rest]"))
+changed("a list of its own", "another number of functions", ("later.append(rest)", "ctx.later = [*later, rest]"))
+changed("autograd once more, from x", "the gradient of x again",
+        ("            entered = ctx.saved_tensors[0].detach()", "            (entered,) = ctx.saved_tensors"),
+        ("                rows = gradient.reshape(-1, gradient.shape[-1])\n", """\
+                nn.functional.linear(entered, weight, bias).backward(gradient)
+
+            def by_hand() -> None:
+                rows = gradient.reshape(-1, gradient.shape[-1])
+"""))  # fmt: skip

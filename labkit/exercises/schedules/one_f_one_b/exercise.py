@@ -31,6 +31,7 @@ _MIXED, _GPIPE, _UNLIMITED, _LONG, _SHORT, _SAME, _OTHER_END, _DRAIN = (
 )  # fmt: skip
 _ANOTHER = "a warm-up of another length"
 _BEYOND = "a forward with every backward"
+_FROM_ONE = "microbatches numbered from 1"
 
 
 def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
@@ -56,6 +57,9 @@ def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
 
 def _of_form(found: Finding, orders: list[Any], count: int) -> str:
     every = [record for order in orders if isinstance(order, list) for record in order if isinstance(record, dict)]
+    firsts = [order[0] for order in orders if isinstance(order, list) and order]
+    if found.mistake == NO_WORK and all(record == {"kind": "Forward", "microbatch": 1} for record in firsts):
+        return _FROM_ONE
     if found.mistake == NO_WORK and any(record == {"kind": "Forward", "microbatch": count} for record in every):
         if any({"kind": "Forward", "microbatch": count} in order[:1] for order in orders if isinstance(order, list)):
             return found.mistake
@@ -129,6 +133,8 @@ EXERCISE = declared(
         Mistake(_BEYOND,
                 "After the last forward only backwards are left: in the steady phase a forward follows a backward only "
                 "while there is one more microbatch."),
+        Mistake(_FROM_ONE, "Microbatches are numbered from 0 to M-1, and so are stages: every stage begins with "
+                "Forward(0)."),
         Mistake(_UNLIMITED, "With fewer microbatches than stages there are only M forwards to begin with."),
         Mistake(_LONG,
                 "Each stage runs one more forward than it needs before its first backward, and holds it: P - s are "

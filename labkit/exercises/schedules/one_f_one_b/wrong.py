@@ -56,3 +56,17 @@ def one_f_one_b(stage, num_stages, num_microbatches):
     return order
 """)  # fmt: skip
 changed("counts stages from 1", "warm-up one too long", ("num_stages - stage, ", "num_stages - (stage - 1), "))
+changed("microbatches from 1", "microbatches numbered from 1",
+        ("for microbatch in range(ahead)]", "for microbatch in range(1, ahead + 1)]"),
+        ("for microbatch in range(num_microbatches):", "for microbatch in range(1, num_microbatches + 1):"),
+        ("if microbatch + ahead < num_microbatches:", "if microbatch + ahead <= num_microbatches:"))  # fmt: skip
+wrong("yields what it runs", "not a list of records", """
+def one_f_one_b(stage, num_stages, num_microbatches):
+    ahead = min(num_stages - stage, num_microbatches)
+    for m in range(ahead):
+        yield Forward(m)
+    for m in range(num_microbatches):
+        yield Backward(m)
+        if m + ahead < num_microbatches:
+            yield Forward(m + ahead)
+""")  # fmt: skip

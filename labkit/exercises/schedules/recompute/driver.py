@@ -67,7 +67,8 @@ class Counted(nn.Module):
         """Return x through all layers."""
         self.calls += 1
         for number, weight in enumerate(self.weights):
-            x = nn.functional.dropout(torch.tanh(x @ weight), self.dropout)
+            x = x @ weight if x.is_floating_point() else weight[x]  # tokens choose rows
+            x = nn.functional.dropout(torch.tanh(x), self.dropout)
             x = self.norm(x) if number == 0 else x
         if self.ask is not None:
             x = x * torch.tensor(self.ask(_RUN, self.calls - 1), dtype=torch.float64)
@@ -98,10 +99,13 @@ def forward_and_backward(
     x = tensor(inputs, "x").clone().requires_grad_(bool(inputs.get("needs_gradient")))
     own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     kept: dict[int, int] = {}
+    parameters: list[Tensor] = []
 
     def pack(tensor: Tensor) -> Tensor:
         if tensor.untyped_storage().data_ptr() not in own:
             kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        else:
+            parameters.append(tensor)
         return tensor
 
     torch.manual_seed(integer(inputs, "seed"))
@@ -112,7 +116,7 @@ def forward_and_backward(
     if not isinstance(out, Tensor):
         return {"problem": f"checkpointed returned {type(out).__name__}, not a tensor."}
     found: dict[str, Value] = {"out": out, "kept_bytes": sum(kept.values()), "next": torch.rand(())}
-    found["calls_forward"] = module.calls
+    found["calls_forward"], found["saved_parameters"] = module.calls, len(parameters)
     if out.requires_grad:
         weight = tensor(inputs, "weight") * (ask(_OUT, 0) if ask else 1.0)
         out.backward(weight)  # type: ignore[no-untyped-call]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -16,7 +17,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.values import integer, listed, number, record, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.schedules.recompute.driver import drive, forward_and_backward, numbers
-from labkit.words import times
+from labkit.words import plural, times
 
 
 def recompute_case(
@@ -66,6 +67,12 @@ def recompute_case(
     return Case(name, 2, ({**inputs, "opposite": True}, {"runs": runs[:2].tolist(), "out": float(runs[2])}))
 
 
+def of_tokens(case: Case) -> Case:
+    """Return the case with tokens for an input: whole numbers, which choose rows of the first layer's weights."""
+    x = tensor(case.inputs[0], "x")
+    return replace(case, inputs=({**case.inputs[0], "x": (100 * x[:, 0].abs()).long() % x.shape[1]},))
+
+
 def expected(case: Case) -> list[Values]:
     """Return what a plain call of the module brings (the oracle); gradients are those of the module's second run."""
     if case.world_size == 1:
@@ -108,7 +115,7 @@ def _parts(case: Case, came: Values, right: Values) -> Iterator[tuple[str, Any, 
         as_before = bool(start) and all(not _apart(buffers.get(each), start[each]) for each in kept)
         mistake = _AT_THE_START if as_before else mistake
         yield f"the buffer {name} after backward", buffers.get(name), kept[name], mistake
-    yield "the random number drawn after forward", came.get("next"), right["next"], ""
+    yield "the random number drawn after forward", came.get("next"), right["next"], _SEEDED
     yield "the random number drawn after backward", came.get("after"), right["after"], _STATE
 
 
@@ -166,13 +173,17 @@ def _costs(case: Case, came: Values) -> Iterator[Finding]:
     if kept > bound:
         said = f"{kept} bytes were kept for backward; x alone has {bound}."
         yield Finding(_KEPT, said, f"at most {bound}", str(kept))
+    if not kept:
+        yield Finding(_NOT_SAVED, "Nothing went through ctx.save_for_backward.", "x", "nothing")
+    if parameters := integer(came, "saved_parameters"):
+        yield Finding(_PARAMETERS, f"ctx.save_for_backward got x and {plural(parameters, 'parameter')}.")
     forward, both = integer(came, "calls_forward"), integer(came, "calls")
     calls = 2 if case.inputs[0].get("twice") else 1
     if (forward, both) != (calls, 2 * calls):
         said = (
             f"The module ran {times(forward)} in forward and {times(both - forward)} in backward, not {times(calls)}."
         )
-        yield Finding("", said)
+        yield Finding(_COPY if both == forward == calls else "", said)
 
 
 def _wants_a_frozen_one(case: Case, got: Got, wire: Wire) -> bool:
@@ -186,8 +197,16 @@ _TWICE, _MISSING = "BatchNorm counts twice", "gradients missing"
 _UNUSED, _FROZEN, _EARLY = "unused parameters", "frozen parameters", "buffers put back too early"
 _LATER, _EARLIER = "begins with later buffers", "buffers of an earlier run"
 _ZEROS, _DOUBLED, _OF_THE_SUM, _MODE, _AT_THE_START = (
-    "a gradient in place of None", "gradients twice", "the gradient that came is not used", "another mode",
+    "a gradient in place of None",
+    "gradients twice",
+    "the gradient that came is not used",
+    "another mode",
     "buffers of before the first run",
+)
+_COPY, _ORDER = "another module than this one ran", "gradients in another order"
+_NOT_SAVED, _PARAMETERS, _SEEDED, _OFF, _WHOLE = (
+    "x is not saved", "parameters are saved", "the generator is set in forward", "autograd is off",
+    "x cannot have a gradient",
 )  # fmt: skip
 MISTAKES = (
     Mistake(_LIBRARY,
@@ -196,6 +215,25 @@ MISTAKES = (
     Mistake(_KEPT,
             "More is kept than x. ctx.save_for_backward gets x alone: no output and no activation. In an "
             "autograd.Function's forward autograd is off, so run the module there, and again in backward."),
+    Mistake(_NOT_SAVED,
+            "x goes through ctx.save_for_backward, and comes back in ctx.saved_tensors: so autograd sees whether x was "
+            "changed in between, and frees it after backward. Attributes of ctx are for what is no input or output."),
+    Mistake(_PARAMETERS,
+            "ctx.save_for_backward gets x alone. The parameters are in the module, and backward finds them there."),
+    Mistake(_COPY,
+            "The module did not run in backward: a copy of it did, or a graph was kept from forward. A copy needs "
+            "memory for all parameters; run the module itself again."),
+    Mistake(_ORDER,
+            "backward returns one gradient, or None, for each argument of forward after ctx, in their order: x first, "
+            "then the parameters as apply got them.",
+            says=("returned an invalid gradient", "returned an incorrect number of gradients"), certain=True),
+    Mistake(_SEEDED,
+            "After forward the next random number is another one than after module(x): forward sets no seed and no "
+            "state. It notes the state, and backward sets it."),
+    Mistake(_WHOLE,
+            "This x holds whole numbers, as tokens are, and cannot have a gradient: ask for one only where "
+            "ctx.needs_input_grad[0] says so.",
+            says=("can require gradients",), certain=True),
     Mistake(_WITHOUT_X,
             "Where x needs no gradient the output has none either, and the parameters get none: hand the parameters "
             "to apply too."),
@@ -232,6 +270,10 @@ MISTAKES = (
     Mistake(_FROZEN,
             "Only parameters that need a gradient can be asked for one: leave out those with requires_grad=False.",
             seen=_wants_a_frozen_one, certain=True),
+    Mistake(_OFF,
+            "The second run left no graph: autograd is off inside backward. Run the module, and whatever is computed "
+            "from its output, in `with torch.enable_grad():`.",
+            says=("does not require grad and does not have a grad_fn",), certain=True),
     Mistake(_LATER,
             "The second run began with the buffers that the first one left, so the module computed something else: "
             "in forward keep copies of the buffers before the module runs, and put them in place before it runs "
@@ -253,7 +295,7 @@ EXERCISE = declared(
     looks=(find,),
     visible=(
         recompute_case("4 layers", 61, 5, 4),
-        recompute_case("an input that needs no gradient", 62, 4, 3, needs_gradient=False),
+        of_tokens(recompute_case("an input that needs no gradient", 62, 4, 3, needs_gradient=False)),
         recompute_case("dropout", 63, 6, 3, dropout=0.5),
         recompute_case("a frozen and an unused parameter", 64, 3, 3, frozen=1, spare=True),
         recompute_case("BatchNorm", 65, 4, 3, norm=True),

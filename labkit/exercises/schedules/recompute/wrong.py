@@ -75,3 +75,23 @@ changed(
 )
 changed("runs in forward as if to keep it", "everything is kept",
         (RUN, "            ctx.save_for_backward(x)\n            with torch.enable_grad():\n                ctx.out = module(x)\n            return ctx.out.detach()"))  # fmt: skip
+changed("x as an attribute", "x is not saved",
+        ("ctx.save_for_backward(x)", "ctx.x = x"), ("(x,) = ctx.saved_tensors", "x = ctx.x"))  # fmt: skip
+changed("saves the parameters", "parameters are saved",
+        ("ctx.save_for_backward(x)", "ctx.save_for_backward(x, *parameters)"),
+        ("(x,) = ctx.saved_tensors", "x, *_ = ctx.saved_tensors"))  # fmt: skip
+changed("one seed for both runs", "the generator is set in forward",
+        ("            ctx.rng_state = torch.get_rng_state()\n", "            torch.manual_seed(0)\n"),
+        ("            torch.set_rng_state(ctx.rng_state)\n", "            torch.manual_seed(0)\n"))  # fmt: skip
+changed("autograd stays off", "autograd is off",
+        ("            with torch.enable_grad():\n                out = module(x)", "            out = module(x)"))  # fmt: skip
+changed("a gradient for any x", "x cannot have a gradient",
+        ("requires_grad_(ctx.needs_input_grad[0])", "requires_grad_()"))  # fmt: skip
+changed("the second run is a copy's", "another module than this one ran",
+        ("            ctx.rng_state = torch", "            import copy\n\n            ctx.copy = copy.deepcopy(module)\n            ctx.rng_state = torch"),
+        ("                out = module(x)", "                out = ctx.copy(x)"),
+        ("wanted = [x, *parameters] if x.requires_grad else parameters",
+         "inside = [each for each in ctx.copy.parameters() if each.requires_grad]\n            wanted = [x, *inside] if x.requires_grad else inside"))  # fmt: skip
+changed("parameters first", "gradients in another order",
+        ("return tuple(found) if x.requires_grad else (None, *found)",
+         "return (*found[1:], found[0]) if x.requires_grad else (*found, None)"))  # fmt: skip

@@ -25,6 +25,7 @@ _FORM, _PLACE, _WORDS, _TWICE, _LEFT_OUT, _BOTH, _STUCK, _TOO_MUCH = (
     "no placement and orders", "no such placement", "no such work", "work twice", "work left out",
     "backward whole and in parts", "nobody can go on", "holds too much",
 )  # fmt: skip
+_ONE_CHUNK = "a second chunk in one"
 
 
 def step_case(num_stages: int, num_microbatches: int, most_held: int) -> Case:
@@ -86,10 +87,12 @@ def _wrong_words(stage: int, order: list[str], count: int, num_chunks: int) -> I
         chunk, number = (int((match[2] or ".0")[1:]), int(match[1])) if match else (0, 0)
         if match is None or chunk >= num_chunks or number >= count:
             there = f"microbatches 0 to {count - 1}, chunks 0 to {num_chunks - 1}"
-            yield Finding(_WORDS, f"Stage {stage} has {word!r}; there are F, B, I and W, {there}.")
+            name = _ONE_CHUNK if match and chunk >= num_chunks else _WORDS
+            yield Finding(name, f"Stage {stage} has {word!r}; there are F, B, I and W, {there}.")
             return
         if (word[0], chunk, number) in seen:
-            yield Finding(_TWICE, f"Stage {stage} does {word} twice.")
+            unnamed = num_chunks > 1 and not any(each.endswith(".1") for each in order)
+            yield Finding(_WORDS if unnamed else _TWICE, f"Stage {stage} does {word} twice.")
         seen.add((word[0], chunk, number))
     for chunk in range(num_chunks):
         for number in range(count):
@@ -145,6 +148,9 @@ EXERCISE = declared(
                 "...], ...])."),
         Mistake(_PLACE, 'Placements are "one" (a chunk on each stage), "round" and "v" (two chunks each).'),
         Mistake(_WORDS, 'A word is a letter and a microbatch, "F0"; for the second chunk, add ".1": "F0.1".'),
+        Mistake(_ONE_CHUNK,
+                'Placement "one" has one chunk on each stage, so no word ends in ".1". Two chunks are placed "round" '
+                'or "v".'),
         Mistake(_TWICE, "Every piece of work is done once."),
         Mistake(_LEFT_OUT, "Each chunk meets every microbatch: F, and then B or both I and W."),
         Mistake(_BOTH, "B is I and W together: do B, or the two."),

@@ -18,7 +18,7 @@ plan("orders alone", "no placement and orders", 'return [["F0", "B0"] for s in r
 plan("a placement of its own", "no such placement", EACH.format("V", "FB"))
 plan("one list for all", "no placement and orders", 'return "one", [["F0", "B0"]]')
 plan("records", "no such work", 'return "one", [[("F", m) for m in range(M)] for s in range(P)]')
-plan("two chunks in one", "no such work", 'return "one", [[f"F{m}.1" for m in range(M)] for s in range(P)]')
+plan("two chunks in one", "a second chunk in one", 'return "one", [[f"F{m}.1" for m in range(M)] for s in range(P)]')
 plan("one chunk in a v", "work left out", EACH.format("v", "FB"))
 plan("weights never", "work left out", EACH.format("one", "FI"))
 plan("backward three times", "backward whole and in parts", EACH.format("one", "FBIW"))
@@ -32,3 +32,4 @@ plan("the way of v on placement round", "nobody can go on", """return "round", [
     for s in range(P)
 ]""")  # fmt: skip
 plan("no return", "nothing returned", "orders = []")
+plan("one word for both chunks", "no such work", EACH.format("v", "FFBB"))

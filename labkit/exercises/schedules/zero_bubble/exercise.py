@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from labkit.checks.declared import Mistake, declared
@@ -12,20 +13,31 @@ from labkit.exercises.schedules.zero_bubble.driver import drive
 from labkit.exercises.stages.orders import NO_WORK, TWICE, WORK_LEFT_OUT, holds_more, played, stands_still, wrong_work
 
 _KINDS = ("Forward", "BackwardInput", "BackwardWeight")
-_AT_ONCE, _AT_THE_END, _OTHER_DELAY, _NOT_1F1B, _TOO_FAR = (
+_AT_ONCE, _AT_THE_END, _OTHER_DELAY, _NOT_1F1B, _TOO_FAR, _TOO_SOON, _ELSEWHERE = (
     "weights right after the input", "all weights at the end", "put off by the wrong number",
-    "not the order of 1F1B", "put off too far",
+    "not the order of 1F1B", "put off too far", "weights before their input", "weights behind a forward",
 )  # fmt: skip
 
 
 def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
     num_stages, count = pipeline
     yield from wrong_work(orders, num_stages, count, _KINDS)
+    yield from _too_soon(orders)
     schedule = played(orders)
     yield from stands_still(schedule)
     name = _of_weights(orders, num_stages, count)
     yield from late(schedule.makespan, 3 * count + num_stages - 1, name or _of_1f1b(orders, num_stages, count))
     yield from holds_more(schedule, lambda stage: num_stages, name)
+
+
+def _too_soon(orders: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Finding]:
+    """Yield which stage computes the gradient of weights before that of the input."""
+    for stage, order in enumerate(orders):
+        at = {(record["kind"], record["microbatch"]): place for place, record in enumerate(order)}
+        soon = [m for kind, m in at if kind == "BackwardWeight" and at[kind, m] < at["BackwardInput", m]]
+        if soon:
+            said = f"On stage {stage} BackwardWeight({soon[0]}) stands before BackwardInput({soon[0]})."
+            yield Finding(_TOO_SOON, said)
 
 
 def _of_weights(orders: Sequence[Sequence[Mapping[str, Any]]], num_stages: int, count: int) -> str:
@@ -40,10 +52,17 @@ def _of_weights(orders: Sequence[Sequence[Mapping[str, Any]]], num_stages: int, 
         return _AT_ONCE
     if count > num_stages and all(each["kind"] == "BackwardWeight" for order in orders for each in order[2 * count :]):
         return _AT_THE_END
+    if any(_is_behind_a_forward(order) for order in orders):
+        return _ELSEWHERE
     delays = [_put_off(order) for order in orders]
     if delays[0] > 0 and delays != sorted(delays, reverse=True):
         return _TOO_FAR
     return _OTHER_DELAY if delays[0] > 0 and delays[0] >= delays[-1] else ""
+
+
+def _is_behind_a_forward(order: Sequence[Mapping[str, Any]]) -> bool:
+    kinds = [each["kind"] for each in order]
+    return any(pair == ("Forward", "BackwardWeight") for pair in pairwise(kinds))
 
 
 def _of_1f1b(orders: Sequence[Sequence[Mapping[str, Any]]], num_stages: int, count: int) -> str:
@@ -93,6 +112,12 @@ EXERCISE = declared(
         Mistake(_TOO_FAR,
                 "Stage 0 has no time to fill before its last BackwardInput, so it postpones nothing, and each stage "
                 "behind it postpones by one microbatch more."),
+        Mistake(_TOO_SOON,
+                "A BackwardWeight comes after the BackwardInput of the same microbatch: it needs what that one "
+                "computed. After BackwardInput(m + d) comes BackwardWeight(m)."),
+        Mistake(_ELSEWHERE,
+                "A BackwardWeight follows a Forward. It belongs right after a BackwardInput, before that Forward; "
+                "where no Forward is left, it must come all the same."),
         Mistake(_AT_ONCE,
                 "Every BackwardWeight comes right after its BackwardInput: that is 1F1B again. Postpone it on the "
                 "later stages."),

@@ -35,3 +35,23 @@ changed(
 changed("GPipe's order", "not the order of 1F1B",
         ("for record in one_f_one_b(stage, num_stages, num_microbatches):",
          "for record in [kind(m) for kind in (Forward, Backward) for m in range(num_microbatches)]:"))  # fmt: skip
+INPUT = "            order.append(BackwardInput(record.microbatch))\n"
+WEIGHTS = """            if record.microbatch >= stage:
+                order.append(BackwardWeight(weights))
+                weights += 1
+"""
+changed("weights first", "weights before their input", (INPUT + WEIGHTS, WEIGHTS + INPUT))
+REST = "range(weights, num_microbatches)]"
+changed("d ahead in place of d behind", "weights before their input",
+        (WEIGHTS, """            if record.microbatch + stage < num_microbatches:
+                order.append(BackwardWeight(record.microbatch + stage))
+"""), (REST, "range(stage)]"))  # fmt: skip
+changed("weights after the next forward", "weights behind a forward",
+        ("order, weights = [], 0", "order, weights, late = [], 0, False"),
+        ("            order.append(record)\n", """            order.append(record)
+            if late:
+                order.append(BackwardWeight(weights))
+                weights, late = weights + 1, False
+"""),
+        (WEIGHTS, WEIGHTS.replace("order.append(BackwardWeight(weights))", "late = True")
+         .replace("                weights += 1\n", "")))  # fmt: skip
