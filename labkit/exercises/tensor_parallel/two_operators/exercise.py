@@ -12,6 +12,7 @@ from labkit.checks.case import Case, Values
 from labkit.checks.declared import Mistake, Way, declared, tensor_result
 from labkit.checks.draws import normal, part_of
 from labkit.checks.groups import group_of
+from labkit.checks.hanging import stays_away
 from labkit.checks.least_traffic import both_ways
 from labkit.checks.structure import NOTHING, WRONG_SHAPE
 from labkit.exercises.tensor_parallel.members import NO_GRADIENT, given, summed
@@ -25,12 +26,23 @@ def operators_case(
     shape: Sequence[int],
     groups: list[list[int]] | None = None,
     turn: bool = False,
+    nothing_from: int | None = None,
 ) -> Case:
-    """Return a case of two_operators; `turn` hands over transposed views."""
+    """Return a case of two_operators.
+
+    Args:
+        name: What is special about it.
+        seed: Of the numbers.
+        world_size: How many ranks.
+        shape: Of x.
+        groups: Ranks that share; None is all.
+        turn: Whether transposed views are handed over.
+        nothing_from: A rank whose gradient is zero.
+    """
     inputs = [
         {
             "x": normal(part_of(seed, "rank", rank, "x"), *shape).double(),
-            "gradient": normal(part_of(seed, "rank", rank, "gradient"), *shape).double(),
+            "gradient": normal(part_of(seed, "rank", rank, "gradient"), *shape).double() * (rank != nothing_from),
             "transposed": turn,
             **({} if groups is None else {"groups": groups}),
         }
@@ -48,6 +60,8 @@ def expected(case: Case) -> list[Values]:
         total = summed(case, rank, "gradient")
         entered: Values = {"out": x, "gradient": total, **both, "residual": total + gradient}
         left: Values = {"out": summed(case, rank, "x"), "gradient": gradient, **both, "residual": 2 * gradient}
+        if "groups" in inputs:
+            entered["between"], left["between"] = total, gradient
         found.append({"enter": dict(entered), "leave": dict(left)})
     return found
 
@@ -114,6 +128,7 @@ EXERCISE = declared(
                 f"{name}.beside", f"the gradient of what is added to {name}(x)", "the gradient given was changed"
             ),
             tensor_result(f"{name}.residual", f"the gradient of x behind {name}(x) + x"),
+            tensor_result(f"{name}.between", f"the gradient of x, where a {name} of all ranks came before backward,"),
         )
     ],
     mistakes=(
@@ -154,6 +169,14 @@ EXERCISE = declared(
         Mistake("maximum instead of sum",
                 "You take the largest of all ranks' numbers. These are parts of one sum: dist.ReduceOp.SUM, which is "
                 "what dist.all_reduce does if you name no operation.", _wherever_summed(_largest)),
+        Mistake("enter sends x",
+                "`enter` gives every rank one rank's x. It returns the x that it was given: in forward nothing "
+                "travels.",
+                {"enter.out": _of_first("x")}),
+        Mistake("one group for all calls",
+                "The gradient is that of the group of a *later* call. Two calls can have two groups, and backward "
+                "comes after both: keep each call's group in its own ctx, not in the class or in a global.",
+                {"enter.between": _of_all("gradient")}),
         Mistake("swapped", "`enter` adds up in forward. That is `leave`'s work; `enter` returns x.",
                 {"enter.out": _sum("x")}),
         Mistake("mean instead of sum",
@@ -166,6 +189,9 @@ EXERCISE = declared(
                 "Where a residual reads x beside `enter`, its gradient is added up, too; every rank has that one "
                 "already. Only what comes back through `enter`'s result is a part: x itself must not be changed or "
                 "hooked.", {"enter.residual": lambda case, rank: 2 * summed(case, rank, "gradient")}),
+        Mistake("a rank stays away",
+                "A rank does not take part in an all-reduce that the others are in, so they wait for ever. Every rank "
+                "of the group must call it, whatever its numbers are, zeros, too.", seen=stays_away),
         Mistake("x was changed",
                 "After the call x holds other numbers: dist.all_reduce works in place. Give it a copy."),
         Mistake("the gradient given was changed",
@@ -176,7 +202,7 @@ EXERCISE = declared(
     least=lambda case: both_ways(range(case.world_size), values.tensor(case.inputs[0], "x").numel()),
     visible=(
         operators_case("2 ranks", 1201, 2, (3, 4)),
-        operators_case("3 ranks, transposed views", 1202, 3, (4, 5), turn=True),
+        operators_case("3 ranks, transposed views", 1202, 3, (4, 5), turn=True, nothing_from=2),
         operators_case("4 ranks, two groups of two", 1203, 4, (2, 3), [[0, 1], [2, 3]]),
     ),
     hints=(

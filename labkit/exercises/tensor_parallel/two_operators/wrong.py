@@ -160,3 +160,32 @@ changed(
     ),
 )
 changed("no gradient behind leave", "nothing returned", ("return gradient, None", "return None, None"))
+changed(
+    "the group kept in the class",
+    "one group for all calls",
+    ("ctx.group = group", "Enter.group = group"),
+    ("group=ctx.group", "group=Enter.group"),
+)
+changed(
+    "sends x, too",
+    "enter sends x",
+    *enter_by("from_first(x, group)", "summed(gradient, ctx.group)"),
+    (
+        "def enter(",
+        """def from_first(x, group):
+    sent = x.clone(memory_format=torch.contiguous_format)
+    dist.broadcast(sent, group=group, group_src=0)
+    return sent
+
+
+def enter(""",
+    ),
+)
+changed(
+    "nothing to add",
+    "a rank stays away",
+    (
+        "        total = gradient.clone(",
+        "        if not gradient.any():\n            return gradient, None\n        total = gradient.clone(",
+    ),
+)
