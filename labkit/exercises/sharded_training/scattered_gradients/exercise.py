@@ -8,7 +8,7 @@ from typing import Any, cast
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Got, Values
 from labkit.checks.cut_wire import waited_at_once
-from labkit.checks.declared import Mistake, declared
+from labkit.checks.declared import Mistake, declared, failed_in
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.values import integers, listed
@@ -88,6 +88,9 @@ def _leaves_in_backward(case: Case, got: tuple[Values, ...], wire: Wire) -> Iter
             if len(inside) > 2 and all(waited_at_once(call) for call in inside):
                 text = f"In step {number} rank {rank} waits for each reduce-scatter in backward."
                 yield Finding("waits in backward", text, rank=rank)
+            if any(call.waited is not None and call.waited <= inside[-1].sequence for call in inside):
+                text = f"In step {number} rank {rank} waits for a reduce-scatter before backward has begun the last."
+                yield Finding("waits in backward", text, rank=rank)
 
 
 EXERCISE = declared(
@@ -103,6 +106,13 @@ EXERCISE = declared(
                 {"steps": trained(ranks=1)}),
         Mistake("divided twice", "start_scatter gives the mean already. Do not divide it again.",
                 {"steps": trained(ranks=-1)}),
+        Mistake("gradients pile up",
+                "Gradients of earlier steps are added in: a step takes this step's alone.",
+                {"steps": trained(again="sum")}),
+        Mistake("params read twice",
+                "params may be an iterator, as model.parameters() is, which can be read once: then nothing is left for "
+                "super().__init__. Begin with params = list(params), and hand that on.",
+                seen=failed_in("__init__", "IndexError"), certain=True),
         Mistake("options lost",
                 "The options in kwargs have not reached the optimizer: "
                 "super().__init__(params, optimizer_cls, **kwargs).",
