@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -82,12 +83,21 @@ def expected(case: Case) -> list[Values]:
         as_data(trained_alone(inputs, num)[1].state_dict()) for num in (_resume(case), len(steps_of(inputs)))
     )
     steps = cast(Any, resumed(case))
-    return [{"saved": saved, "again": again, "steps": steps, "left_alone": True} for _ in case.inputs]
+    return [
+        {"saved": saved, "again": again, "steps": steps, "left_alone": True, "as_it_was": True} for _ in case.inputs
+    ]
 
 
 def least(case: Case) -> dict[int, Bytes]:
     """Return what must travel: what moves an element in a step is on one rank."""
     return both_ways(range(case.world_size), len(steps_of(case.inputs[0])))
+
+
+def _on_one_rank(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that rank 0 returns a state and others return none."""
+    none = [rank for rank, values in enumerate(got) if values["saved"] is None]
+    if none and 0 not in none:
+        yield Finding(_ONE_RANK, f"Rank 0 returns a state, rank {none[0]} returns none.", rank=none[0])
 
 
 def _before(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -136,6 +146,9 @@ def _of_shapes(case: Case, who: str, mine: Saved, wanted: Saved) -> Iterator[Fin
             shape = tuple(found.shape) if isinstance(found, Tensor) else found
             if shape != tuple(whole.shape):
                 text = f"Parameter {number} has shape {tuple(whole.shape)}; {who} saves its {name} as {shape}."
+                if name == "step" and isinstance(found, float):
+                    text = f"{who} saves step of parameter {number} as the number {found}, not as a tensor."
+                    yield Finding(_NUMBER, text, "a tensor without dimensions", str(found))
                 if name == "step":
                     text = f"{who} saves step of parameter {number} as {shape}, and it is one number."
                 short = whole.numel() > 1 and shape == (-(-whole.numel() // case.world_size),)
@@ -159,8 +172,19 @@ def _not_found(case: Case, got: Got, wire: Wire) -> bool:
     return "'params'" in got.message or "load_state_dict" in got.detail
 
 
-_ONE_RANK, _NUMBERS, _SHARD, _FLAT, _OPTIONS, _COUNTER = (
+def _loaded(case: Case, got: Got, wire: Wire, larger: bool) -> bool:
+    """Return whether a step could not put a shard and its state together, which has more numbers, or fewer."""
+    if not isinstance(got, Failure) or "in step:" not in got.detail:
+        return False
+    if "doesn't match the broadcast shape" in got.message:  # one of the two is empty, or has a shape of its own
+        return larger != ("[0]" in got.message)
+    sizes = re.search(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", got.message)
+    return sizes is not None and larger == (int(sizes[1]) > int(sizes[2]))
+
+
+_ONE_RANK, _NUMBERS, _SHARD, _FLAT, _OPTIONS, _COUNTER, _NUMBER = (
     "on one rank alone", "numbered otherwise", "a shard saved", "shape not restored", "options lost", "counter cut up",
+    "a number for a tensor",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -171,7 +195,11 @@ EXERCISE = declared(
     structure=and_more(expected, kept=0),
     least=least,
     looks=(
+        _on_one_rank,
         _before,
+        flag_result(
+            "as_it_was", "load_state_dict on rank {rank} changes the dict that it is given.", "changed by loading"
+        ),
         replace(STEPS, wrong="After step {step} since loading rank {rank} has wrong values in {names}."),
         flag_result(
             "left_alone", "Training after load_state_dict has changed the dict that rank {rank} loaded.",
@@ -196,9 +224,16 @@ EXERCISE = declared(
         Mistake("rates set later do not count",
                 "A learning rate set in param_groups after loading changes nothing: torch's load_state_dict makes new "
                 "groups in the inner optimizer. Change the groups in place, or set self.param_groups to the new ones.",
-                {"steps": partial(resumed, later=False)}),
+                {"steps": (partial(resumed, later=False), partial(resumed, later=False, options=False))}),
         Mistake(EVERYTHING, "Each rank has loaded the state of all elements. Give each its shards: shard_of.",
-                says=("broadcast shape",)),
+                seen=partial(_loaded, larger=True), certain=True),
+        Mistake("loaded without padding",
+                "What was loaded is smaller than the shard, which is padded. Cut it as parameters are cut: shard_of.",
+                seen=partial(_loaded, larger=False), certain=True),
+        Mistake("numbers for shards",
+                "The optimizer's own groups list numbers where it needs shards. Either state_dict wrote them there: "
+                'make new dicts, {**group, "params": numbers}. Or load_state_dict took them over: load all options but '
+                '"params".', says=("'int' object has no attribute",), certain=True),
         Mistake(_SHARD,
                 "This is one rank's shard, which means nothing on another number of ranks. Gather it: "
                 "start_gather([shard], [whole])()."),
@@ -208,6 +243,11 @@ EXERCISE = declared(
         Mistake(_COUNTER,
                 '"step" is the same on all ranks and is not a shard. A parameter without dimensions has the same shape '
                 "as its step counter: tell them apart by name."),
+        Mistake(_NUMBER,
+                'Save what optimizer_cls keeps, and as it keeps it: "step" is a tensor, which another optimizer counts '
+                "on in."),
+        Mistake("changed by loading",
+                "What is given to load_state_dict may be loaded again. Read it, and take nothing out of it."),
         Mistake("shares what it loaded",
                 "The inner optimizer goes on counting in the very tensors that were loaded. Load copies."),
     ),
