@@ -144,6 +144,10 @@ def _rounded_at_last(case: Case, rank: int) -> float:
     return float(torch.tensor(_whole(case, rank)).to(_gradients(case, *group_of(case, rank))[0].dtype))
 
 
+def _root_mean_square(case: Case, rank: int) -> float:
+    return _whole(case, rank) / math.sqrt(sum(each.numel() for each in _gradients(case, *group_of(case, rank))))
+
+
 def _by_the_square(case: Case, rank: int) -> list[Tensor]:
     return _scaled(_gradients(case, rank), _whole(case, rank) ** 2, _limit(case))
 
@@ -193,7 +197,8 @@ EXERCISE = declared(
                 "norm is above max_norm.", says=("division by zero",), seen=_not_a_number, certain=True),
         Mistake("squares averaged",
                 "The squares have been averaged. Each rank holds other elements, so their squares add up.",
-                {"norm": lambda case, rank: _whole(case, rank) / math.sqrt(len(group_of(case, rank)))}),
+                {"norm": (lambda case, rank: _whole(case, rank) / math.sqrt(len(group_of(case, rank))),
+                          _root_mean_square)}),
         Mistake("norm afterwards", "Return the norm that the gradient had before it was clipped.",
                 {"norm": lambda case, rank: _limit(case)}),
         Mistake("not in place", "The gradients stay as they were. Scale them by max_norm over the norm, in place: "

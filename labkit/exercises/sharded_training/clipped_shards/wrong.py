@@ -80,3 +80,12 @@ changed("the norm in their dtype", "computed in the gradients' dtype",
     ("    return norm\n", "    return norm.to(gradients[0].dtype) if gradients else norm\n"),
 )  # fmt: skip
 changed("divides by squares", "divided by the square", (SCALE, SCALE.replace("norm + ", "squares + ")))
+changed(
+    "the mean of all squares",
+    "squares averaged",
+    (
+        "    norm = squares.sqrt()\n",
+        "    count = torch.tensor(float(sum(each.numel() for each in gradients)))\n"
+        "    dist.all_reduce(count, group=group)\n    norm = (squares / count).sqrt()\n",
+    ),
+)

@@ -96,6 +96,14 @@ def _gathered_in_the_world(case: Case, rank: int) -> list[Tensor]:
     return [torch.cat(each)[: to.numel()].view(to.shape) for each, to in zip(parts, like, strict=True)]
 
 
+def _groups_swapped(case: Case, rank: int) -> list[Tensor]:
+    """Return the shards of the mean by the place among counterparts, where there are as many as ranks in a node."""
+    numbers = list(dict.fromkeys(tuple(node_of(case, each)) for each in range(case.world_size)))
+    place = numbers.index(tuple(node_of(case, rank)))
+    gradients = zip(*(tensors(each, "gradients") for each in case.inputs), strict=True)
+    return [rows(mean(each), len(numbers))[place] for each in gradients]
+
+
 def _num_nodes(case: Case) -> int:
     return case.world_size // len(node_of(case, 0))
 
@@ -146,7 +154,7 @@ def _list_cut(case: Case, rank: int) -> list[Tensor] | None:
     node, lengths = node_of(case, rank), [each.shape[1] for each in _tables(case)]
     gradients = zip(*(tensors(each, "gradients") for each in case.inputs), strict=True)
     mine = rows(torch.cat([mean(each).reshape(-1) for each in gradients]), len(node))[node.index(rank)]
-    return list(mine.split(lengths)) if len(mine) == sum(lengths) and len(lengths) > 1 else None
+    return list(torch.split(mine, lengths)) if len(mine) == sum(lengths) and len(lengths) > 1 else None
 
 
 def _tables(case: Case) -> list[Tensor]:
@@ -243,6 +251,9 @@ EXERCISE = declared(
                 {"means": (lambda case, rank: _mean(case, rank, case.world_size),
                            lambda case, rank: _mean(case, rank, _num_nodes(case)),
                            lambda case, rank: _mean(case, rank, len(node_of(case, rank))))}),
+        Mistake("groups swapped",
+                "This is the shard of another place: the reduce_scatter ran in across, and the all_reduce in node. "
+                "Scatter inside the node, then add up across.", {"means": _groups_swapped}),
         Mistake("summed over everybody",
                 "The all_reduce has added up different shards. Only counterparts hold the same one: group=across.",
                 {"means": (partial(_of_everybody, times=1),

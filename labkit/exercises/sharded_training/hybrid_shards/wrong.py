@@ -174,3 +174,12 @@ changed(
     ("torch.cat([node_rows_of(tensor, node) for tensor in tensors], 1)",
      "node_rows_of(torch.cat([tensor.detach().reshape(-1) for tensor in tensors]), node)"),
 )  # fmt: skip
+changed(
+    "scatters across",
+    "groups swapped",
+    (
+        "work = REDUCE_SCATTER(mine, rows.view(-1), group=node",
+        "work = REDUCE_SCATTER(mine, rows.view(-1), group=across",
+    ),
+    ("dist.all_reduce(mine, group=across)", "dist.all_reduce(mine, group=node)"),
+)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from labkit.checks.case import Case, Failure, Got, Values
-from labkit.checks.declared import Mistake, declared, flag_result
+from labkit.checks.declared import Mistake, declared, either, flag_result
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
@@ -20,7 +20,7 @@ from labkit.checks.values import flag, integer
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, grouped, kind_for, steps_of, values_of
 from labkit.exercises.sharded_training.saved_state.driver import as_data, drive, take, trained_alone
-from labkit.exercises.sharded_training.training import EVERYTHING, STEPS, keeps_its_share, training_case
+from labkit.exercises.sharded_training.training import EVERYTHING, STEPS, keeps_its_share, num_trained, training_case
 
 Saved = dict[str, Any]
 
@@ -49,7 +49,7 @@ def _resume(case: Case) -> int:
 
 
 def resumed(
-    case: Case, rank: int = 0, *, state: bool = True, options: bool = True, later: bool = True
+    case: Case, rank: int = 0, *, state: bool = True, options: bool = True, later: bool = True, counters: bool = True
 ) -> list[dict[str, Tensor]]:
     """Return the parameters after each step that follows the loading.
 
@@ -59,6 +59,7 @@ def resumed(
         state: Whether state was loaded.
         options: Whether the groups' options were.
         later: Whether a rate that is set after loading counts.
+        counters: Whether steps are counted on.
     """
     inputs = case.inputs[0]
     model, before = trained_alone(inputs, _resume(case))
@@ -67,6 +68,8 @@ def resumed(
     optimizer.load_state_dict(before.state_dict())
     if not state:
         optimizer.state = {}
+    for kept in optimizer.state.values():
+        kept["step"] *= counters
     if not options:
         optimizer.param_groups = plain
     found = []
@@ -173,13 +176,23 @@ def _not_found(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def _loaded(case: Case, got: Got, wire: Wire, larger: bool) -> bool:
-    """Return whether a step could not put a shard and its state together, which has more numbers, or fewer."""
+    """Return whether a step could not put together a shard and a state: a whole one, or one without padding."""
     if not isinstance(got, Failure) or "in step:" not in got.detail:
         return False
     if "doesn't match the broadcast shape" in got.message:  # one of the two is empty, or has a shape of its own
         return larger != ("[0]" in got.message)
     sizes = re.search(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", got.message)
-    return sizes is not None and larger == (int(sizes[1]) > int(sizes[2]))
+    if sizes is None:
+        return False
+    state, shard, ranks = int(sizes[1]), int(sizes[2]), case.world_size
+    wholes = [each for each in num_trained(case) if -(-each // ranks) == shard]
+    return state in (wholes if larger else [each - (got.rank or 0) * shard for each in wholes])
+
+
+def _of_another(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a shard met a state that is neither its parameter's whole one nor one without padding."""
+    met = isinstance(got, Failure) and "must match the size of tensor b" in got.message and "in step:" in got.detail
+    return met and not any(_loaded(case, got, wire, larger) for larger in (True, False))
 
 
 _ONE_RANK, _NUMBERS, _SHARD, _FLAT, _OPTIONS, _COUNTER, _NUMBER = (
@@ -212,11 +225,14 @@ EXERCISE = declared(
         Mistake(_NUMBERS,
                 "Parameters are numbered in the order they were given, frozen ones too, over all groups; a parameter "
                 'that has no state yet is left out of "state", but is still listed under "params".',
-                seen=_not_found, certain=True),
+                seen=either(_not_found, _of_another), certain=True),
         Mistake(_ONE_RANK, "Every rank returns the whole state, not rank 0 alone: all of them have gathered it."),
         Mistake("state not loaded",
                 "After loading, training continues as if there were no state. Put it into the inner optimizer's "
                 "state, under the shard.", {"steps": partial(resumed, state=False)}),
+        Mistake("counters begin anew",
+                "What was loaded counts its steps from 0. \"step\" is loaded, too: Adam corrects its means by it.",
+                {"steps": partial(resumed, counters=False)}),
         Mistake(_OPTIONS,
                 "The groups' options belong to the state: a learning rate that a schedule has changed must be there "
                 "after loading. Save them, and load them into param_groups.",

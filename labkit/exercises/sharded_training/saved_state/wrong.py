@@ -135,3 +135,12 @@ changed(
         '            for group, options in zip(self.param_groups, saved["param_groups"], strict=True)\n        ]\n',
     ),
 )
+changed(
+    "by their order among those with state",
+    "numbered otherwise",
+    (
+        "shard = self.shards[self.given[number]]",
+        'shard = list(self.shards.values())[list(saved["state"]).index(number)]',
+    ),
+)
+changed("counts from 0", "counters begin anew", (CUT, CUT.replace("value.clone()", "torch.zeros_like(value)")))

@@ -134,7 +134,7 @@ EXERCISE = declared(
                 "inner optimizer reads.", {"steps": trained(slower=False)}, seen=_without_a_rate, certain=True),
         Mistake("one rate for all groups",
                 "Every group has a learning rate of its own: a step uses the one that stands in that group's dict.",
-                {"steps": trained(one_rate=True)}),
+                {"steps": (trained(one_rate=True), trained(one_rate=True, slower=False))}),
         Mistake("moved without a gradient",
                 "A parameter without a gradient has moved: with zeros for a gradient, Adam still applies weight decay "
                 "and old momentum. Let the shard's grad be None, too.", {"steps": trained(zeros=True)}),

@@ -180,3 +180,12 @@ changed(
     ),
     ("        for shard in self.shards.values():\n            shard.grad = None\n", ""),
 )
+changed(
+    "the default rate in each step",
+    "one rate for all groups",
+    (
+        "        self.take_gradients()\n        self.optimizer.step()",
+        "        self.take_gradients()\n        for group in self.param_groups:\n"
+        '            group["lr"] = self.optimizer.defaults["lr"]\n        self.optimizer.step()',
+    ),
+)

@@ -231,8 +231,10 @@ EXERCISE = declared(
         Mistake("wrong columns of down",
                 "The columns of down.weight belong to the hidden units: rank 1's meet the columns after rank 0's.",
                 {"out": partial(columns_mixed_up, mlp=True)}),
-        Mistake("later tokens seen", "Queries see later tokens. Attention is causal: is_causal=True.",
-                {"out": partial(put_together, how="later")}),
+        Mistake("later tokens seen",
+                "Queries see later tokens. Attention is causal: is_causal=True. (A score of 0 hides nothing, because "
+                "exp(0) is 1: a mask puts -inf there.)",
+                {"out": (partial(put_together, how="later"), partial(put_together, how="zeros"))}),
         Mistake("q, k and v mixed up",
                 "Your part of qkv makes q of all your heads, then k, then v: chunk(3, dim=-1) first, then take the "
                 "heads apart.",

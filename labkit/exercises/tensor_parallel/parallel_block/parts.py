@@ -88,10 +88,11 @@ def after_first(case: Case, middle: Tensor, tensors: Sequence[Tensor], how: str 
         case: What is asked.
         middle: What the first layer made.
         tensors: Weight and bias of the second layer.
-        how: "later" sees later tokens, too; "by head" and "head by head" take q, k and v of one head after another;
-            "flat" forgets to put the heads of a token together; "whole width" and "share of it" divide scores by the
-            root of those; "share of heads" divides the width by a rank's heads, not by all; "tanh", "relu" and "none"
-            are other activations of an MLP; "k first", "v first" and "v second" take one third for another.
+        how: "later" sees later tokens, too, "zeros" gives them a score of 0; "by head" and "head by head" take q, k and
+            v of one head after another; "flat" forgets to put the heads of a token together; "whole width" and "share
+            of it" divide scores by the root of those; "share of heads" divides the width by a rank's heads, not by all;
+            "tanh", "relu" and "none" are other activations of an MLP; "k first", "v first" and "v second" take one
+            third for another.
     """
     if is_mlp(case):
         activation = _OTHER_ACTIVATIONS.get(how, functional.gelu)
@@ -108,7 +109,11 @@ def after_first(case: Case, middle: Tensor, tensors: Sequence[Tensor], how: str 
     by = {"share of heads": q.shape[-1], "whole width": heads * width, "share of it": heads * width / q.shape[1]}.get(
         how, width
     )
-    mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=how != "later", scale=by**-0.5)
+    if how == "zeros":
+        earlier = torch.ones(count, count, dtype=torch.bool).tril()
+        mixed = (by**-0.5 * q @ k.transpose(-1, -2)).masked_fill(~earlier, 0.0).softmax(-1) @ v
+    else:
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=how != "later", scale=by**-0.5)
     mixed = mixed.reshape(batch, count, -1) if how == "flat" else mixed.transpose(1, 2).flatten(2)
     return functional.linear(mixed, *tensors)
 
@@ -173,7 +178,7 @@ def _cut(case: Case, rank: int, mine: slice, mixed_up: str = "") -> list[Tensor]
     elif mixed_up == "head by head":
         count, width = _shape(case)
         heads = slice(mine.start // width, mine.stop // width)
-        first, bias = (each.unflatten(0, (count, 3, width))[heads].flatten(0, 2) for each in (first, bias))
+        first, bias = (each.view(count, 3, width, *each.shape[1:])[heads].flatten(0, 2) for each in (first, bias))
     elif mixed_up == "rows":
         rows = slice(3 * mine.start, 3 * mine.stop)
         first, bias = first[rows], bias[rows]
@@ -240,7 +245,7 @@ def parts_of_heads(case: Case, rank: int, *, by_part: bool) -> Tensor | None:
         taken = torch.arange(count * width).view(count, width)[:, mine].flatten()
         first, bias, second, _ = given_layers(case, each)
         thirds = functional.linear(x, first, bias).chunk(3, dim=-1)
-        q, k, v = (third[..., taken].unflatten(-1, (count, -1)).transpose(1, 2) for third in thirds)
+        q, k, v = (third[..., taken].view(*x.shape[:2], count, -1).transpose(1, 2) for third in thirds)
         scale = (q.shape[-1] if by_part else width) ** -0.5
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
         found = found + functional.linear(mixed.transpose(1, 2).flatten(2), second[:, taken])

@@ -313,3 +313,12 @@ changed(
         "self.up.data.copy_(up.weight[mine])",
     ),
 )
+changed(
+    "a score of 0 for later tokens",
+    "later tokens seen",
+    (
+        CAUSAL,
+        "((q @ k.transpose(-1, -2)).masked_fill(torch.ones(x.shape[1], x.shape[1]).triu(1).bool(), 0.0)"
+        " / self.width**0.5).softmax(-1) @ v",
+    ),
+)

@@ -33,6 +33,7 @@ from labkit.exercises.tensor_parallel.parallel_vocabulary.parts import (
     first_word_untrained,
     found_here,
     gradient_of_other_words,
+    half_gradient,
     half_masked,
     incoming_ignored,
     largest_for_ignored,
@@ -48,6 +49,7 @@ from labkit.exercises.tensor_parallel.parallel_vocabulary.parts import (
     of_its_own_targets,
     of_other_signs,
     other_ends,
+    over_own_count,
     own_softmax,
     own_targets,
     own_targets_count,
@@ -248,7 +250,7 @@ EXERCISE = declared(
                 {f"{LOSS}.out": lambda case, rank: losses(case, rank)[counts(case, rank)].sum()}),
         Mistake("its own targets count",
                 "The mean is over the targets that are this rank's words. Every rank takes the mean over all targets "
-                "that are not IGNORED.", {f"{LOSS}.out": own_targets_count}),
+                "that are not IGNORED.", {f"{LOSS}.out": (own_targets_count, over_own_count)}),
         Mistake("means of parts",
                 "Each rank took the mean over its own targets, and these means were put together. Ranks have different "
                 "numbers of targets: add up all losses, and divide once by the number of targets that count.",
@@ -295,6 +297,10 @@ EXERCISE = declared(
                 "A token reaches the gradient of your logits only where its target is yours. Each token's softmax has "
                 "all words in it: `leave` sums of exponentials and targets' logits, not losses.",
                 {f"{LOSS}.gradient": of_its_own_targets}),
+        Mistake("half of the gradient",
+                "One of the loss's two parts passes no gradient on: the logarithm of the sum, or the target's logit. "
+                "What is detached, or reduced where autograd does not look, is a constant: `leave` both.",
+                {f"{LOSS}.gradient": (partial(half_gradient, softmax=True), partial(half_gradient, softmax=False))}),
         Mistake("the gradient given is ignored",
                 "This is the gradient of the loss itself. Multiply it by the gradient that backward is given: what "
                 "comes behind may scale the loss.", {f"{LOSS}.gradient": incoming_ignored}),

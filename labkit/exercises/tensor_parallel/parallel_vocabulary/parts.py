@@ -350,6 +350,18 @@ def of_its_own_targets(case: Case, rank: int) -> Tensor | None:
     return torch.mul(right_gradient(case, rank), _place(case, rank)[1][:, None])
 
 
+def half_gradient(case: Case, rank: int, softmax: bool) -> Tensor | None:
+    """Return the gradient of the logarithm of the sum alone, or of the targets' logits alone."""
+    if case.inputs[rank]["function"] == EMBED:
+        return None
+    place, here = _place(case, rank)
+    width = given(case, rank, "part").shape[1]
+    targets = torch.mul(functional.one_hot(place.clamp(0, width - 1), width), here[:, None])
+    scale = counts(case, rank).double() / counts(case, rank).sum() * given(case, rank, "gradient")
+    minus = torch.mul(targets, scale[:, None])
+    return right_gradient(case, rank) + minus if softmax else -minus
+
+
 def incoming_ignored(case: Case, rank: int) -> Tensor | None:
     """Return the gradient of the loss itself, not multiplied by what backward was given."""
     if case.inputs[rank]["function"] == EMBED:
@@ -362,6 +374,11 @@ def first_word_untrained(case: Case, rank: int) -> Tensor:
     found = right_gradient(case, rank).clone()
     found[0] = 0
     return found
+
+
+def over_own_count(case: Case, rank: int) -> Tensor:
+    """Return the sum of all losses over the number of a rank's own targets."""
+    return losses(case, rank)[counts(case, rank)].sum() / max(1, int(_place(case, rank)[1].sum()))
 
 
 def own_targets_count(case: Case, rank: int) -> Tensor:

@@ -270,3 +270,24 @@ class Loss(torch.autograd.Function):
 ROWS = "0), rows)"
 changed("rows entered", "rows are entered", (ROWS, "0), enter(rows, group))"))
 changed("row 0 for padding", "a row without a gradient", (ROWS, "0), rows, padding_idx=0)"))
+changed(
+    "a sum that autograd does not see",
+    "half of the gradient",
+    (
+        "total = leave(shifted.exp().sum(-1), group)",
+        "total = shifted.exp().sum(-1).detach()\n    dist.all_reduce(total, group=group)",
+    ),
+)
+changed(
+    "a target's logit that autograd does not see",
+    "half of the gradient",
+    (
+        RIGHT,
+        "right = (shifted.gather(-1, place[:, None])[:, 0] * here).detach()\n    dist.all_reduce(right, group=group)",
+    ),
+)
+changed(
+    "all losses over its own targets",
+    "its own targets count",
+    (".sum() / counts.sum()", ".sum() / here.sum().clamp(min=1)"),
+)

@@ -26,7 +26,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     if inputs["transposed"]:
         x, gradient = x.t().contiguous().t(), gradient.t().contiguous().t()
     keywords = in_group(my_group(inputs))
-    found: Values = {}
+    found: dict[str, Value] = {}
     for name in ("enter", "leave"):
         of = _both_ways(partial(functions[name], **keywords), x, gradient)
         found[name] = {**of, "between": _interrupted(functions[name], keywords, x, gradient)} if keywords else of

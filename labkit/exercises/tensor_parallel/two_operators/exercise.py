@@ -61,7 +61,7 @@ def expected(case: Case) -> list[Values]:
         entered: Values = {"out": x, "gradient": total, **both, "residual": total + gradient}
         left: Values = {"out": summed(case, rank, "x"), "gradient": gradient, **both, "residual": 2 * gradient}
         if "groups" in inputs:
-            entered["between"], left["between"] = total, gradient
+            entered, left = {**entered, "between": total}, {**left, "between": gradient}
         found.append({"enter": dict(entered), "leave": dict(left)})
     return found
 
