@@ -249,8 +249,9 @@ EXERCISE = declared(
                 "Backward needs the weights again, and the block has been freed: gather it when backward reaches its "
                 "output.", seen=_no_storage),
         Mistake("the root freed too soon",
-                "Parameters in no block, or in several, stay whole for the whole step: backward needs them, too. Free "
-                "the root unit in finish_gradient_synchronization, not after forward.", seen=_root_freed),
+                "Parameters in no block, or in several, stay whole for the whole step: backward needs them, too. "
+                "Gather the root unit in every forward, and free it in finish_gradient_synchronization, not before.",
+                seen=_root_freed),
         Mistake("the root left out",
                 "These are in no block, or in several: finish_gradient_synchronization has to free the root unit, too, "
                 "and then to finish its scatter.", seen=_root_left_out),

@@ -237,3 +237,12 @@ changed(
     ("self.root = Unit([p for p in module.parameters() if p not in alone], compute_dtype)", "self.root = Unit([])"),
 )
 changed("positions alone", "keywords not passed on", ("self.module(*args, **kwargs)", "self.module(*args)"))
+changed(
+    "gathers the root once",
+    "the root freed too soon",
+    (
+        "        self.root.gather()\n        if self.units",
+        '        if not hasattr(self, "begun"):\n            self.begun = True\n            self.root.gather()\n'
+        "        if self.units",
+    ),
+)

@@ -30,6 +30,7 @@ from labkit.exercises.tensor_parallel.parallel_block.parts import (
     entered_hidden,
     entered_late,
     expected,
+    gathered_hidden,
     gradient_again,
     gradient_of_all,
     group_ignored,
@@ -269,6 +270,9 @@ EXERCISE = declared(
         Mistake("entered too late",
                 "You enter what the first layer made. Each rank has other units there, so their gradients are not to "
                 "be added up: `enter` x, before the first layer.", {"gradient": (entered_late, entered_hidden)}),
+        Mistake("gathered without gradients",
+                "Hidden units that came from other ranks got no gradient: autograd knows nothing of all_gather. Cut "
+                "the second layer by rows, and nothing has to be gathered.", {"gradient": gathered_hidden}),
         Mistake("gradient reduced again", "The gradient of x is N times too large: somewhere it is reduced twice.",
                 {"gradient": gradient_again}),
         Mistake("a step changes nothing",

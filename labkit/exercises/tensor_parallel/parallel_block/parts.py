@@ -322,6 +322,21 @@ def entered_hidden(case: Case, rank: int) -> Tensor | None:
     return torch.autograd.grad(hidden, x, behind)[0]
 
 
+def gathered_hidden(case: Case, rank: int) -> Tensor | None:
+    """Return the gradient of x where an MLP cuts both layers by columns, and gathers hidden units without gradients."""
+    if not is_mlp(case):
+        return None
+    found: list[Tensor] = []
+    for each in group_of(case, rank):
+        first, bias, second, _ = given_layers(case, each)
+        mine, columns = units(case, each), part(len(second), case, each)
+        x = values.tensor(case.inputs[each], "x").clone().requires_grad_()
+        hidden = functional.gelu(functional.linear(x, first[mine], bias[mine]))
+        behind = values.tensor(case.inputs[each], "gradient")[..., columns] @ second[columns][:, mine]
+        found += torch.autograd.grad(hidden, x, behind)
+    return torch.stack(found).sum(0)
+
+
 def gradient_again(case: Case, rank: int) -> Tensor:
     """Return N times the gradient of x."""
     return len(group_of(case, rank)) * _right(case, rank, "gradient")

@@ -322,3 +322,21 @@ changed(
         " / self.width**0.5).softmax(-1) @ v",
     ),
 )
+changed(
+    "columns, columns",
+    "gathered without gradients",
+    (
+        "self.down = nn.Parameter(down.weight.detach()[:, mine].clone())",
+        "self.columns = my_part(down.out_features, group)\n"
+        "        self.down = nn.Parameter(down.weight.detach()[self.columns].clone())",
+    ),
+    (
+        "return leave(functional.linear(hidden, self.down), self.group) + self.bias",
+        """parts = [torch.empty_like(hidden) for _ in range(dist.get_world_size(self.group))]
+        dist.all_gather(parts, hidden.detach().contiguous(), group=self.group)
+        parts[dist.get_rank(self.group)] = hidden
+        whole = torch.zeros_like(x)
+        whole[..., self.columns] = functional.linear(torch.cat(parts, -1), self.down)
+        return leave(whole, self.group) + self.bias""",
+    ),
+)
