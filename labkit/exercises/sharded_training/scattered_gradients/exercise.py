@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from labkit.checks.blame import HANGS
-from labkit.checks.case import Case, Got, Values
+from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.cut_wire import waited_at_once
-from labkit.checks.declared import Mistake, declared, failed_in
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.values import integers, listed
@@ -48,6 +48,13 @@ def _some_stand_still(case: Case, got: Got, wire: Wire) -> bool:
     all_trained = {name for name, each in model_for(case.inputs[0]).named_parameters() if each.requires_grad}
     still = [all_trained - set(wrong_names(came, before)) for came in first_steps(got)]
     return any(0 < len(each) < len(all_trained) for each in still)
+
+
+def _nothing_left(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether an __init__ asked an empty list for its first entry."""
+    if not isinstance(got, Failure) or got.error != "IndexError":
+        return False
+    return "in __init__" in got.detail and "[0]" in got.detail.rpartition("\n")[2]
 
 
 def _travels_once(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
@@ -112,7 +119,7 @@ EXERCISE = declared(
         Mistake("params read twice",
                 "params may be an iterator, as model.parameters() is, which can be read once: then nothing is left for "
                 "super().__init__. Begin with params = list(params), and hand that on.",
-                seen=failed_in("__init__", "IndexError"), certain=True),
+                seen=_nothing_left, certain=True),
         Mistake("options lost",
                 "The options in kwargs have not reached the optimizer: "
                 "super().__init__(params, optimizer_cls, **kwargs).",
