@@ -19,15 +19,15 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     Where ranks are in groups, once more with a call of all ranks between forward and backward.
 
-    Inputs: x and gradient (this rank's), optional groups (whose ranks share), transposed (both reach the operators as
-    transposed views).
+    Inputs: x and gradient (this rank's), gradient_of_sum (of what `leave` returns, alike on ranks that share), optional
+    groups (whose ranks share), transposed (all of them reach the operators as transposed views).
     """
-    x, gradient = tensor(inputs, "x"), tensor(inputs, "gradient")
+    x, *gradients = (tensor(inputs, key) for key in ("x", "gradient", "gradient_of_sum"))
     if inputs["transposed"]:
-        x, gradient = x.t().contiguous().t(), gradient.t().contiguous().t()
+        x, *gradients = (each.t().contiguous().t() for each in (x, *gradients))
     keywords = in_group(my_group(inputs))
     found: dict[str, Value] = {}
-    for name in ("enter", "leave"):
+    for name, gradient in zip(("enter", "leave"), gradients, strict=True):
         of = _both_ways(partial(functions[name], **keywords), x, gradient)
         found[name] = {**of, "between": _interrupted(functions[name], keywords, x, gradient)} if keywords else of
     return found

@@ -43,6 +43,7 @@ def operators_case(
         {
             "x": normal(part_of(seed, "rank", rank, "x"), *shape).double(),
             "gradient": normal(part_of(seed, "rank", rank, "gradient"), *shape).double() * (rank != nothing_from),
+            "gradient_of_sum": normal(part_of(seed, "gradient of the sum", _number(groups, rank)), *shape).double(),
             "transposed": turn,
             **({} if groups is None else {"groups": groups}),
         }
@@ -51,17 +52,23 @@ def operators_case(
     return Case(name, world_size, tuple(inputs))  # type: ignore[arg-type]
 
 
+def _number(groups: list[list[int]] | None, rank: int) -> int:
+    """Return which of the groups a rank is in; its ranks compute one loss."""
+    return next((number for number, each in enumerate(groups or ()) if rank in each), 0)
+
+
 def expected(case: Case) -> list[Values]:
     """Return what each rank gets."""
     found: list[Values] = []
     for rank, inputs in enumerate(case.inputs):
         x, gradient = values.tensor(inputs, "x"), values.tensor(inputs, "gradient")
-        both: Values = {"kept": x, "beside": gradient}
+        of_sum = values.tensor(inputs, "gradient_of_sum")
         total = summed(case, rank, "gradient")
-        entered: Values = {"out": x, "gradient": total, **both, "residual": total + gradient}
-        left: Values = {"out": summed(case, rank, "x"), "gradient": gradient, **both, "residual": 2 * gradient}
+        entered: Values = {"out": x, "gradient": total, "kept": x, "beside": gradient, "residual": total + gradient}
+        left: Values = {"out": summed(case, rank, "x"), "gradient": of_sum, "kept": x, "beside": of_sum}
+        left = {**left, "residual": 2 * of_sum}
         if "groups" in inputs:
-            entered, left = {**entered, "between": total}, {**left, "between": gradient}
+            entered, left = {**entered, "between": total}, {**left, "between": of_sum}
         found.append({"enter": dict(entered), "leave": dict(left)})
     return found
 
@@ -108,8 +115,8 @@ def _of_all(key: str) -> Way:
 
 def _wherever_summed(way: Callable[[str], Way]) -> dict[str, Way]:
     """Return what x, and its gradient, are behind either operator where a sum was taken in this way."""
-    x, gradient = way("x"), way("gradient")
-    return {"enter.out": x, "enter.gradient": gradient, "leave.out": x, "leave.gradient": gradient}
+    x, gradient, of_sum = way("x"), way("gradient"), way("gradient_of_sum")
+    return {"enter.out": x, "enter.gradient": gradient, "leave.out": x, "leave.gradient": of_sum}
 
 
 EXERCISE = declared(
@@ -135,17 +142,14 @@ EXERCISE = declared(
         Mistake("gradient not reduced",
                 "The gradient that leaves `enter` is this rank's own. Every rank read x, so its gradient is the sum "
                 "over all ranks: an all-reduce in backward.", {"enter.gradient": _own("gradient")}),
-        Mistake("gradient reduced again",
-                "`leave` reduces the gradient, too. Its sum is on every rank already and so is the sum's gradient: "
-                "hand it on as it is, or everything below is N times too large.", {"leave.gradient": _sum("gradient")}),
+        Mistake("gradient times N",
+                "The gradient behind `leave` is N times too large: it was reduced again, or multiplied. The sum is on "
+                "every rank already, and so is the sum's gradient: hand it on as it is.",
+                {"leave.gradient": _sum("gradient_of_sum")}),
         Mistake("gradient divided",
                 "`leave` divides the gradient by the number of ranks. The result is one sum, and every rank has its "
                 "whole gradient: hand it on as it is.",
-                {"leave.gradient": _share("gradient")}),
-        Mistake("gradient times N",
-                "`leave` multiplies the gradient by the number of ranks. The result is one sum, and every rank has its "
-                "whole gradient: hand it on as it is.",
-                {"leave.gradient": lambda case, rank: len(group_of(case, rank)) * given(case, rank, "gradient")}),
+                {"leave.gradient": _share("gradient_of_sum")}),
         Mistake("N times its own",
                 "You multiply this rank's own numbers by the number of ranks. The others have other numbers: "
                 "all-reduce them.", {"enter.gradient": _times_own("gradient"), "leave.out": _times_own("x")}),
