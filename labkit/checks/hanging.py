@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from labkit.checks.blame import HANGS
-from labkit.checks.case import Case, Failure
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.wire import Wire
 from labkit.deadlock import FINISHED
 from labkit.errors import NoSuchRank
@@ -31,6 +31,13 @@ def waits_on_the_finished(case: Case, failure: Failure) -> bool:
     """Return whether a run hung with a rank that waits for one that has finished."""
     finished = _finished(case, failure)
     return any(wait.peer in finished for wait in failure.waits)
+
+
+def stays_away(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a run hung in collectives to which a rank that has finished never came."""
+    if not isinstance(got, Failure) or not _finished(case, got) or not got.waits:
+        return False
+    return all(wait.peer is None and not _WAITING.search(wait.operation) for wait in got.waits)
 
 
 def never_comes(case: Case, failure: Failure, wire: Wire) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labkit.checks.case import Case, Failure, Wait
 from labkit.checks.failures import failure_of
-from labkit.checks.hanging import all_alike, never_comes, waits_in
+from labkit.checks.hanging import all_alike, never_comes, stays_away, waits_in
 from labkit.checks.rooms import find
 from labkit.checks.wire import Message, Wire
 from labkit.errors import RunTimeout
@@ -51,3 +51,13 @@ def test_a_rank_that_computes_for_ever_is_told_with_the_learner_s_lines() -> Non
         f"rank 0 is {IN_NO_CALL}, it computes, in",
         "line 47, in find_stuck:  if not all(can(stage, record) for record in step):",
     ]
+
+
+def test_a_rank_that_never_came_to_a_collective_is_told_from_one_that_owes_a_message() -> None:
+    case = Case("three ranks", 3, ({}, {}, {}))
+    both = (Wait(0, "all_reduce"), Wait(1, "all_reduce"))
+    assert stays_away(case, Failure("deadlock", None, "", waits=both), Wire())
+    assert not stays_away(
+        case, Failure("deadlock", None, "", waits=(Wait(0, "all_reduce"), Wait(1, "recv", 2))), Wire()
+    )
+    assert not stays_away(case, Failure("deadlock", None, "", waits=(*both, Wait(2, "all_gather"))), Wire())

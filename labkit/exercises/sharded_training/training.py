@@ -75,7 +75,7 @@ def training_case(
 def alone(
     case: Case, *, groups: bool | None = None, slower: bool | None = None, zeros: bool = False, ranks: int = 0,
     plain: bool = False, forgets: bool = False, unsharded: int | None = None, parameters: bool = False,
-    one_rate: bool = False,
+    one_rate: bool = False, again: str = "",
 ) -> list[dict[str, Tensor]]:  # fmt: skip
     """Return the parameters after each step of one process that has all ranks' samples.
 
@@ -89,6 +89,7 @@ def alone(
         forgets: It has no state when a step begins.
         parameters: What travels is parameters in place of their gradients.
         one_rate: All groups take the learning rate of the first.
+        again: "stale" takes a parameter's last gradient where it has none; "sum" adds up those of all steps.
         unsharded: The rank whose gradients it takes whole, where they are right in a shard alone.
     """
     inputs = case.inputs[0]
@@ -96,6 +97,7 @@ def alone(
     given = grouped(model, flag(inputs, "groups") if groups is None else groups)
     optimizer = kind_for(inputs)(given, **({} if plain else OPTIONS))
     found = []
+    earlier: dict[Tensor, Tensor] = {}
     for number, step in enumerate(listed(inputs, "steps")):
         optimizer.zero_grad()
         if step["slower"] if slower is None else slower:
@@ -111,6 +113,8 @@ def alone(
                 parameter.grad *= float(case.world_size) ** ranks
             elif zeros:
                 parameter.grad = torch.zeros_like(parameter)
+        if again:
+            _with_earlier(model, earlier, added=again == "sum")
         if forgets:
             optimizer.state = {}
         for group in optimizer.param_groups if one_rate else ():
@@ -118,6 +122,16 @@ def alone(
         optimizer.step()
         found.append({name: each.detach().clone() for name, each in model.named_parameters()})
     return found
+
+
+def _with_earlier(model: nn.Module, earlier: dict[Tensor, Tensor], added: bool) -> None:
+    """Give parameters gradients of earlier steps: to all, added up, or to those that have none; note what they have."""
+    for parameter in model.parameters():
+        old = earlier.get(parameter)
+        if old is not None and (added or parameter.grad is None):
+            parameter.grad = old if parameter.grad is None else parameter.grad + old
+        if parameter.grad is not None:
+            earlier[parameter] = parameter.grad.clone()
 
 
 @contextmanager

@@ -139,6 +139,19 @@ def _rounded(case: Case, rank: int) -> float:
     return math.sqrt(sum(float(torch.linalg.vector_norm(gradient)) ** 2 for gradient in each))
 
 
+def _rounded_at_last(case: Case, rank: int) -> float:
+    """Return the right norm in the gradients' dtype."""
+    return float(torch.tensor(_whole(case, rank)).to(_gradients(case, *group_of(case, rank))[0].dtype))
+
+
+def _root_mean_square(case: Case, rank: int) -> float:
+    return _whole(case, rank) / math.sqrt(sum(each.numel() for each in _gradients(case, *group_of(case, rank))))
+
+
+def _by_the_square(case: Case, rank: int) -> list[Tensor]:
+    return _scaled(_gradients(case, rank), _whole(case, rank) ** 2, _limit(case))
+
+
 EXERCISE = declared(
     id="clipped_shards",
     functions=("clip_by_global_norm",),
@@ -152,6 +165,12 @@ EXERCISE = declared(
         Result("gradients", _not_scaled, same=_same),
     ),
     mistakes=(
+        Mistake("the largest of the ranks",
+                "This is the largest of the ranks' own norms. Their squares add up: dist.ReduceOp.SUM, which "
+                "all_reduce does if you name no operation.", {"norm": lambda case, rank: max(_norms(case, rank))}),
+        Mistake("divided by the square",
+                "The factor is max_norm over the norm. You divide by the norm's square.",
+                {"gradients": _by_the_square}),
         Mistake("own norm",
                 "This is the norm of one rank's shards. The squares of all shards have to be added up: all_reduce.",
                 {"norm": lambda case, rank: _norm(_gradients(case, rank)),
@@ -171,14 +190,15 @@ EXERCISE = declared(
                 "float16 ends at 65504, so the square of 300 is infinite in it. Take the squares in float32.",
                 seen=_overflows),
         Mistake("computed in the gradients' dtype",
-                "The norm has the few digits of the gradients' dtype. Compute in float32: gradient.float().",
-                {"norm": _rounded}),
+                "The norm has the few digits of the gradients' dtype. Compute it in float32, gradient.float(), and "
+                "return it so.", {"norm": (_rounded, _rounded_at_last)}),
         Mistake("divided by zero",
                 "All gradients are 0, so their norm is, too: they stay as they are. Add 1e-6, or divide only where the "
                 "norm is above max_norm.", says=("division by zero",), seen=_not_a_number, certain=True),
         Mistake("squares averaged",
                 "The squares have been averaged. Each rank holds other elements, so their squares add up.",
-                {"norm": lambda case, rank: _whole(case, rank) / math.sqrt(len(group_of(case, rank)))}),
+                {"norm": (lambda case, rank: _whole(case, rank) / math.sqrt(len(group_of(case, rank))),
+                          _root_mean_square)}),
         Mistake("norm afterwards", "Return the norm that the gradient had before it was clipped.",
                 {"norm": lambda case, rank: _limit(case)}),
         Mistake("not in place", "The gradients stay as they were. Scale them by max_norm over the norm, in place: "

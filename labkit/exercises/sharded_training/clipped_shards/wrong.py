@@ -72,3 +72,20 @@ changed(
     "the larger of both by the norm", "divided by zero",
     (SCALE, "gradient.mul_(torch.minimum(norm, torch.tensor(max_norm)) / norm)"),
 )  # fmt: skip
+REDUCE = "dist.all_reduce(squares, group=group)"
+changed(
+    "the largest norm", "the largest of the ranks", (REDUCE, "dist.all_reduce(squares, dist.ReduceOp.MAX, group=group)")
+)
+changed("the norm in their dtype", "computed in the gradients' dtype",
+    ("    return norm\n", "    return norm.to(gradients[0].dtype) if gradients else norm\n"),
+)  # fmt: skip
+changed("divides by squares", "divided by the square", (SCALE, SCALE.replace("norm + ", "squares + ")))
+changed(
+    "the mean of all squares",
+    "squares averaged",
+    (
+        "    norm = squares.sqrt()\n",
+        "    count = torch.tensor(float(sum(each.numel() for each in gradients)))\n"
+        "    dist.all_reduce(count, group=group)\n    norm = (squares / count).sqrt()\n",
+    ),
+)

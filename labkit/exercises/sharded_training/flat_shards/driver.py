@@ -17,12 +17,13 @@ from labkit.torch_port.operators import DispatchMode, name_of, schema_of
 def drive(functions: Functions, inputs: Values) -> Values:
     """Cut tensors into shards, gather them into others, scatter a third list (flat_shards).
 
-    Inputs: tensors (the same on all ranks), targets (what is filled), gradients, optional marks. Between the beginning
-    of each collective and its end stands a mark on the wire; with marks, it asks for a number, which is returned.
+    Inputs: tensors (the same on all ranks), targets (what is filled), gradients, transposed (matrices to cut and to
+    scatter are transposed views), optional marks. Between the beginning of each collective and its end stands a mark on
+    the wire; with marks, it asks for a number, which is returned.
     """
     cut = cutter()
     ask = asker(inputs, cut)
-    whole = tensors(inputs, "tensors")
+    whole, gradients = _handed(inputs, "tensors"), _handed(inputs, "gradients")
     shards = [functions["shard_of"](each) for each in whole]
     theirs = {each.untyped_storage().data_ptr() for each in whole}
     copied = all(each.untyped_storage().data_ptr() not in theirs for each in shards)
@@ -36,7 +37,6 @@ def drive(functions: Functions, inputs: Values) -> Values:
     first = ask()
     finish()
     cut()
-    gradients = tensors(inputs, "gradients")
     collect = functions["start_scatter"](gradients)
     second = ask()
     means = collect()
@@ -51,6 +51,12 @@ def drive(functions: Functions, inputs: Values) -> Values:
         "means": list(means),
         "heard": [first, second],
     }
+
+
+def _handed(inputs: Values, key: str) -> list[Tensor]:
+    """Return tensors of the inputs, matrices as transposed views where the case says so."""
+    given = tensors(inputs, key)
+    return [each.t().contiguous().t() if inputs["transposed"] and each.dim() == 2 else each for each in given]
 
 
 class _Touched(DispatchMode):

@@ -36,8 +36,19 @@ _BOTH = (("start_gather", 1), ("start_scatter", 3))
 """What begins a transfer, and in which part of the wire between the driver's barriers; it ends in the next part."""
 
 
-def shards_case(name: str, seed: int, world_size: int, shapes: Sequence[Shape], dtype: str = "float64") -> Case:
-    """Return a case of flat_shards; targets have another dtype than the tensors where it is bfloat16."""
+def shards_case(
+    name: str, seed: int, world_size: int, shapes: Sequence[Shape], dtype: str = "float64", turn: bool = False
+) -> Case:
+    """Return a case of flat_shards; targets have another dtype than the tensors where it is bfloat16.
+
+    Args:
+        name: In words.
+        seed: Draws it.
+        world_size: Number of ranks.
+        shapes: Of the tensors.
+        dtype: Of what is filled and of gradients.
+        turn: Whether matrices to cut and to scatter are transposed views.
+    """
     kind: torch.dtype = getattr(torch, dtype)
     cut = torch.float32 if dtype == "bfloat16" else kind
     whole = [drawn(seed + at, shape, cut) for at, shape in enumerate(shapes)]
@@ -48,6 +59,7 @@ def shards_case(name: str, seed: int, world_size: int, shapes: Sequence[Shape], 
             "tensors": [each.clone() for each in whole],
             "targets": [torch.full(shape, -7.0, dtype=kind) for shape in shapes],
             "gradients": [drawn(part + at, shape, kind) for at, shape in enumerate(shapes)],
+            "transposed": turn,
         })  # fmt: skip
     return Case(name, world_size, tuple(inputs))
 
@@ -83,6 +95,37 @@ def _strided(case: Case, rank: int) -> list[Tensor]:
 
 def _cut_short(case: Case, rank: int) -> list[Tensor]:
     return [torch.split(each.reshape(-1), rows(each, case.world_size).shape[1])[rank] for each in _whole(case)]
+
+
+def _means_cut_short(case: Case, rank: int) -> list[Tensor]:
+    """Return the shards of the mean without what was filled up, which may be nothing."""
+    found = zip(_means(case, rank), _whole(case), strict=True)
+    return [each[: max(0, min(len(each), of.numel() - rank * len(each)))] for each, of in found]
+
+
+def _one_more(case: Case, rank: int) -> list[Tensor]:
+    """Return shards of numel // N + 1 elements."""
+    found = []
+    for each in _whole(case):
+        size = each.numel() // case.world_size + 1
+        filled = torch.cat([each.reshape(-1), each.new_zeros(size * case.world_size - each.numel())])
+        found.append(filled[rank * size : (rank + 1) * size])
+    return found
+
+
+def _concatenation_cut(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether means are pieces of all tensors laid end to end, or too few numbers for shards of each."""
+    sizes = [rows(each, case.world_size).shape[1] for each in _whole(case)]
+    least = -(-sum(each.numel() for each in _whole(case)) // case.world_size)
+    if least == sum(sizes):
+        return False
+    if isinstance(got, Failure):
+        said = re.search(r"sum exactly to (\d+)", got.message)
+        return said is not None and int(said[1]) == least
+    gradients = [tensors(inputs, "gradients") for inputs in case.inputs]
+    flat = torch.cat([mean(each).reshape(-1) for each in zip(*gradients, strict=True)])
+    parts = rows(flat, case.world_size)
+    return all(same([torch.cat(tensors(came, "means"))], [part]) for came, part in zip(got, parts, strict=True))
 
 
 def _padded_in_front(case: Case, rank: int) -> list[Tensor]:
@@ -209,6 +252,12 @@ EXERCISE = declared(
                 "and pad the last shard with zeros.",
                 {"shards": _cut_short}, says=("in the same order", "disagree about the size"), seen=_too_few,
                 certain=True),
+        Mistake("one element too many",
+                "numel // N + 1 is one too many where N divides: round numel / N up, -(-numel // N).",
+                {"shards": _one_more}),
+        Mistake("view of another layout",
+                "A gradient may be a transposed view, and view(-1) needs elements that lie in order: use reshape(-1), "
+                "which copies where it must.", says=("view size is not compatible",), certain=True),
         Mistake("not filled", "The tensors did not change. finish() must copy the gathered values into tensor.data.",
                 {"targets": lambda case, rank: _whole(case, "targets")}),
         Mistake("put together wrongly",
@@ -226,7 +275,11 @@ EXERCISE = declared(
                 {"means": lambda case, rank: _means(case, rank, 1 / case.world_size)}),
         Mistake("the list cut, not each tensor",
                 "A rank gets a shard of each tensor, not one piece of all tensors laid end to end. Put the tables of "
-                "the tensors side by side, a row for each rank.", {"means": _list_cut}),
+                "the tensors side by side, a row for each rank.",
+                {"means": _list_cut}, seen=_concatenation_cut, certain=True),
+        Mistake("padding cut off",
+                "Your shards of a mean end where the tensor ends. All ranks' shards have the same length, zeros "
+                "included, as those that shard_of returns.", {"means": _means_cut_short}),
         SHARES_MEMORY,
         Mistake("all_reduce", "An all_reduce sends twice the bytes that a reduce_scatter or an all_gather does."),
         WIDER,
@@ -240,7 +293,7 @@ EXERCISE = declared(
     visible=(
         shards_case("2 ranks, one tensor of 4 x 6", 1301, 2, [(4, 6)]),
         shards_case("4 ranks, 5 x 7 does not divide", 1302, 4, [(5, 7)]),
-        shards_case("3 ranks, a list of tensors, a scalar among them", 1303, 3, [(4, 3), (), (7,)]),
+        shards_case("3 ranks, a list of tensors, a scalar among them", 1303, 3, [(4, 3), (), (7,)], turn=True),
         shards_case("2 ranks, float32 shards of bfloat16 tensors", 1304, 2, [(3, 5), (4,)], "bfloat16"),
     ),
     hints=(

@@ -13,7 +13,7 @@ from labkit.exercises.sharded_training.travels import asking
 def cases(draw: random.Random) -> list[Case]:
     odd = draw.choice([5, 7, 11])
     made = [
-        shards_case("3 ranks, sizes that do not divide", seed(draw), 3, [(odd, 4), (odd,), (2, 2, 2)]),
+        shards_case("3 ranks, sizes that do not divide", seed(draw), 3, [(odd, 4), (odd,), (2, 2, 2)], turn=True),
         shards_case("4 ranks, fewer elements than ranks", seed(draw), 4, [(2,), (3, odd)]),
         shards_case("3 ranks, bfloat16", seed(draw), 3, [(odd,), (4, 3)], "bfloat16"),
     ]

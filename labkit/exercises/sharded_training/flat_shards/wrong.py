@@ -167,3 +167,37 @@ def start_scatter(tensors):
     return finish
 """,
 )
+CONCATENATED = (
+    "    rows = torch.cat([rows_of(tensor) for tensor in tensors], 1)\n",
+    "    rows = rows_of(torch.cat([tensor.detach().reshape(-1) for tensor in tensors]))\n",
+)
+changed("pads the list", "the list cut, not each tensor", CONCATENATED)
+SIZES = "    sizes = [-(-tensor.numel() // len(rows)) for tensor in tensors]\n"
+changed(
+    "pads the list, the last takes the rest",
+    "the list cut, not each tensor",
+    CONCATENATED,
+    (
+        SIZES,
+        "    sizes = [tensor.numel() // len(rows) for tensor in tensors]\n"
+        "    sizes[-1] = rows.shape[1] - sum(sizes[:-1])\n",
+    ),
+)
+changed(
+    "always one more",
+    "one element too many",
+    (MISSING, "    n = dist.get_world_size()\n    missing = (len(flat) // n + 1) * n - len(flat)\n"),
+    (SIZES, SIZES.replace("-(-tensor.numel() // len(rows))", "tensor.numel() // len(rows) + 1")),
+)
+changed(
+    "the means end where tensors end",
+    "padding cut off",
+    (
+        "        return list((mine / dist.get_world_size()).split(sizes))",
+        "        means, r = (mine / dist.get_world_size()).split(sizes), dist.get_rank()\n"
+        "        return [m[: max(0, min(len(m), t.numel() - r * len(m)))] for m, t in zip(means, tensors)]",
+    ),
+)
+changed(
+    "view needs one stride", "view of another layout", ("flat = tensor.detach().reshape(-1)", "flat = tensor.view(-1)")
+)

@@ -27,6 +27,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     theirs = {each.untyped_storage().data_ptr() for each in whole}
     copied = all(each.untyped_storage().data_ptr() not in theirs for each in cuts)
     targets = tensors(inputs, "targets")
+    memory = [each.untyped_storage().data_ptr() for each in targets]
     used = squares_of(targets)
     cut()
     finish = functions["start_node_gather"](tensors(inputs, "shards"), targets, node)
@@ -40,4 +41,5 @@ def drive(functions: Functions, inputs: Values) -> Values:
     return {
         "shards": cuts, "copied": copied, "targets": [each.detach() for each in targets], "unseen": goes_back(used),
         "means": list(means), "heard": [first, second],
+        "kept_memory": memory == [each.untyped_storage().data_ptr() for each in targets],
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -9,14 +10,14 @@ import torch
 from torch import Tensor
 
 from labkit.checks import draws
-from labkit.checks.case import Case, Values
+from labkit.checks.case import Case, Got, Values
 from labkit.checks.declared import Mistake, declared, failed_in, flag_result
 from labkit.checks.finding import Finding
 from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import both_ways
 from labkit.checks.values import tensors
 from labkit.checks.wire import Wire
-from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, tensors_result
+from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, same, tensors_result
 from labkit.exercises.sharded_training.hybrid_shards.driver import drive
 from labkit.exercises.sharded_training.started import (
     HEARD,
@@ -95,6 +96,14 @@ def _gathered_in_the_world(case: Case, rank: int) -> list[Tensor]:
     return [torch.cat(each)[: to.numel()].view(to.shape) for each, to in zip(parts, like, strict=True)]
 
 
+def _groups_swapped(case: Case, rank: int) -> list[Tensor]:
+    """Return the shards of the mean by the place among counterparts, where there are as many as ranks in a node."""
+    numbers = list(dict.fromkeys(tuple(node_of(case, each)) for each in range(case.world_size)))
+    place = numbers.index(tuple(node_of(case, rank)))
+    gradients = zip(*(tensors(each, "gradients") for each in case.inputs), strict=True)
+    return [rows(mean(each), len(numbers))[place] for each in gradients]
+
+
 def _num_nodes(case: Case) -> int:
     return case.world_size // len(node_of(case, 0))
 
@@ -111,7 +120,7 @@ def expected(case: Case) -> list[Values]:
     return [
         {
             "shards": _cut(case, rank, originals), "copied": True, "unseen": True, "targets": _gathered(case, rank),
-            "means": _mean(case, rank), **heard(case),
+            "means": _mean(case, rank), "kept_memory": True, **heard(case),
         }
         for rank in range(case.world_size)
     ]  # fmt: skip
@@ -124,6 +133,51 @@ def _of_all(case: Case, rank: int) -> list[Tensor]:
 def _by_world_rank(case: Case, rank: int) -> list[Tensor]:
     inside = len(node_of(case, rank))
     return [rows(each, inside)[rank % inside] for each in tensors(case.inputs[0], "tensors")]
+
+
+def _by_number_of_node(case: Case, rank: int) -> list[Tensor]:
+    """Return shards by the quotient of a rank and the number of nodes."""
+    inside = len(node_of(case, rank))
+    place = rank // _num_nodes(case)
+    return [rows(each, inside)[place] for each in tensors(case.inputs[0], "tensors")]
+
+
+def _too_many_rows(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether what a node scatters was cut into as many pieces as there are ranks in the world."""
+    said = re.search(r"of (\d+) elements on \d+ ranks leaves each \d+, and the output has (\d+)",
+                     getattr(got, "message", ""))  # fmt: skip
+    return said is not None and int(said[1]) == int(said[2]) * case.world_size
+
+
+def _list_cut(case: Case, rank: int) -> list[Tensor] | None:
+    """Return a rank's piece of the means of all tensors laid end to end, None where it cannot be cut so."""
+    node, lengths = node_of(case, rank), [each.shape[1] for each in _tables(case)]
+    gradients = zip(*(tensors(each, "gradients") for each in case.inputs), strict=True)
+    mine = rows(torch.cat([mean(each).reshape(-1) for each in gradients]), len(node))[node.index(rank)]
+    return list(torch.split(mine, lengths)) if len(mine) == sum(lengths) and len(lengths) > 1 else None
+
+
+def _tables(case: Case) -> list[Tensor]:
+    return [rows(each, len(node_of(case, 0))) for each in tensors(case.inputs[0], "tensors")]
+
+
+def _sizes_of_the_list(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a piece of all tensors laid end to end was too short for shards of each."""
+    said = re.search(r"sum exactly to (\d+)", getattr(got, "message", ""))
+    inside, numbers = len(node_of(case, 0)), sum(each.numel() for each in tensors(case.inputs[0], "tensors"))
+    return said is not None and int(said[1]) == -(-numbers // inside) < sum(each.shape[1] for each in _tables(case))
+
+
+def _across_in_vain(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that all ranks add up across the nodes, and still return what one node alone has."""
+    if _num_nodes(case) == 1:
+        return
+    alone = [_mean(case, rank, by, alone=True) for rank in range(case.world_size) for by in (1, 1 / _num_nodes(case))]
+    of_one = all(any(same(tensors(came, "means"), each) for each in alone) for came in got)
+    crosses = {call.rank for call in wire.collectives if call.kind == "all_reduce"} == set(range(case.world_size))
+    if crosses and of_one:
+        text = "All ranks call all_reduce across the nodes, and what they return is still one node's sum alone."
+        yield Finding("across in vain", text)
 
 
 def _across(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
@@ -156,7 +210,9 @@ EXERCISE = declared(
         tensors_result(
             "targets", "After finish() rank {rank}'s tensor {tensor} is not what its node's shards are together."
         ),
+        flag_result("kept_memory", "Rank {rank}'s tensors have other memory than before.", "other memory"),
         flag_result("unseen", "Autograd has seen rank {rank}'s tensors change.", SEEN.name),
+        _across_in_vain,
         tensors_result("means", "{ranks}: rank {rank}'s shard of the mean of tensor {tensor} over all ranks is wrong."),
         _across,
         overlapping(_BOTH),
@@ -165,11 +221,12 @@ EXERCISE = declared(
     mistakes=(
         Mistake("shards of all ranks",
                 "A node holds everything, so a shard is a share of the node's ranks: dist.get_world_size(node).",
-                {"shards": _of_all}),
+                {"shards": _of_all}, seen=_too_many_rows, certain=True),
         Mistake("place in the world",
                 "Which shard a rank has follows from its place in its node: dist.get_rank(node). Ranks of a node need "
                 "not be neighbours.",
-                {"shards": _by_world_rank}, seen=failed_in("node_shard_of", "IndexError"), certain=True),
+                {"shards": (_by_world_rank, _by_number_of_node)},
+                seen=failed_in("node_shard_of", "IndexError"), certain=True),
         NEVER_WAITS,
         Mistake("not inside the node", "Gather inside the node: group=node, and as many rows as it has ranks.",
                 {"targets": _gathered_in_the_world}, says=("times input tensor size", "times output tensor size")),
@@ -179,6 +236,11 @@ EXERCISE = declared(
         SHARES_MEMORY,
         SEEN,
         WIDER,
+        Mistake("other memory",
+                "The tensors must keep their memory: copy into tensor.data instead of replacing it."),
+        Mistake("across in vain",
+                "What crosses is a shard of the node's sum. That is there only when you have waited for the "
+                "reduce_scatter: all_reduce then, and return what comes of it."),
         Mistake("own node's mean",
                 "These are the gradients of one node. Its shards and their counterparts in the other nodes have to be "
                 "added up: all_reduce in across.",
@@ -189,11 +251,18 @@ EXERCISE = declared(
                 {"means": (lambda case, rank: _mean(case, rank, case.world_size),
                            lambda case, rank: _mean(case, rank, _num_nodes(case)),
                            lambda case, rank: _mean(case, rank, len(node_of(case, rank))))}),
+        Mistake("groups swapped",
+                "This is the shard of another place: the reduce_scatter ran in across, and the all_reduce in node. "
+                "Scatter inside the node, then add up across.", {"means": _groups_swapped}),
         Mistake("summed over everybody",
                 "The all_reduce has added up different shards. Only counterparts hold the same one: group=across.",
                 {"means": (partial(_of_everybody, times=1),
                            lambda case, rank: _of_everybody(case, rank, len(node_of(case, rank))),
                            lambda case, rank: _of_everybody(case, rank, len(node_of(case, rank)), node=True))}),
+        Mistake("the list cut, not each tensor",
+                "A rank gets a shard of each tensor, not one piece of all tensors laid end to end: pad each by itself, "
+                "and put their tables side by side, a row for each rank of the node.",
+                {"means": _list_cut}, seen=_sizes_of_the_list, certain=True),
         Mistake("whole gradients across",
                 "Only shards cross the network: first reduce_scatter inside the node, then all_reduce the shard."),
         *STARTED,

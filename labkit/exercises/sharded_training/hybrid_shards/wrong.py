@@ -141,3 +141,45 @@ def start_hybrid_scatter(tensors, node, across):
     return finish
 """,
 )
+PLACE = "node_rows_of(tensor, node)[dist.get_rank(node)]"
+changed(
+    "its number by the number of nodes",
+    "place in the world",
+    (PLACE, "node_rows_of(tensor, node)[dist.get_rank() // (dist.get_world_size() // dist.get_world_size(node))]"),
+)
+changed(
+    "across before the wait",
+    "across in vain",
+    (
+        "        work.wait()\n        dist.all_reduce(mine, group=across)\n",
+        "        again = dist.all_reduce(mine, group=across, async_op=True)\n"
+        "        work.wait()\n        again.wait()\n",
+    ),
+)
+changed(
+    "new tensors gathered",
+    "other memory",
+    ("tensor.data.copy_(column.reshape(-1)[: tensor.numel()].view(tensor.shape))",
+     "tensor.data = column.reshape(-1)[: tensor.numel()].view(tensor.shape)"),
+)  # fmt: skip
+changed(
+    "rows for all ranks",
+    "shards of all ranks",
+    ("flat, count = tensor.detach().reshape(-1), dist.get_world_size(node)",
+     "flat, count = tensor.detach().reshape(-1), dist.get_world_size()"),
+)  # fmt: skip
+changed(
+    "pads the list",
+    "the list cut, not each tensor",
+    ("torch.cat([node_rows_of(tensor, node) for tensor in tensors], 1)",
+     "node_rows_of(torch.cat([tensor.detach().reshape(-1) for tensor in tensors]), node)"),
+)  # fmt: skip
+changed(
+    "scatters across",
+    "groups swapped",
+    (
+        "work = REDUCE_SCATTER(mine, rows.view(-1), group=node",
+        "work = REDUCE_SCATTER(mine, rows.view(-1), group=across",
+    ),
+    ("dist.all_reduce(mine, group=across)", "dist.all_reduce(mine, group=node)"),
+)

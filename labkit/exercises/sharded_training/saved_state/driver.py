@@ -53,13 +53,23 @@ def drive(functions: Functions, inputs: Values) -> Values:
     made: list[PlainAdamW] = []
     optimizer = sharded(model, made)
     optimizer.load_state_dict(of_one_process)
+    as_it_was = same(before, as_data(of_one_process))
     after: list[Value] = []
     for number, step in enumerate(steps[resume:], resume):
         take(optimizer, model, step, own_shard(inputs, number))
         after.append(values_of(model))
+        if number == resume:
+            optimizer.state_dict()  # saving changes nothing: what follows is as without it
     left_alone = same(before, as_data(of_one_process))
     kept, again = num_kept(made), as_data(optimizer.state_dict())
-    return {"saved": saved, "again": again, "steps": after, "kept": kept, "left_alone": left_alone}
+    return {
+        "saved": saved,
+        "again": again,
+        "steps": after,
+        "kept": kept,
+        "left_alone": left_alone,
+        "as_it_was": as_it_was,
+    }
 
 
 def own_shard(inputs: Values, number: int) -> Callable[[HardModel], None]:
@@ -98,9 +108,9 @@ def as_data(saved: Any) -> Value:
     """Return a copy of what state_dict returned as a value; None where it is nothing of the kind."""
     if not isinstance(saved, Mapping) or not isinstance(saved.get("state"), Mapping):
         return None
-    state = {str(number): _copied(each) for number, each in saved["state"].items()}
+    state = {str(key) if isinstance(key, int) else repr(key): _copied(each) for key, each in saved["state"].items()}
     groups = [
-        {"params": list(group["params"]), "lr": group.get("lr"), "weight_decay": group.get("weight_decay")}
+        {"params": list(group.get("params", ())), "lr": group.get("lr"), "weight_decay": group.get("weight_decay")}
         for group in saved.get("param_groups", ())
     ]
     return {"state": state, "groups": groups}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from labkit.checks.case import Case, Failure, Got, Values
-from labkit.checks.declared import Mistake, declared, flag_result
+from labkit.checks.declared import Mistake, declared, either, flag_result
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
@@ -19,7 +20,7 @@ from labkit.checks.values import flag, integer
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, grouped, kind_for, steps_of, values_of
 from labkit.exercises.sharded_training.saved_state.driver import as_data, drive, take, trained_alone
-from labkit.exercises.sharded_training.training import EVERYTHING, STEPS, keeps_its_share, training_case
+from labkit.exercises.sharded_training.training import EVERYTHING, STEPS, keeps_its_share, num_trained, training_case
 
 Saved = dict[str, Any]
 
@@ -48,7 +49,7 @@ def _resume(case: Case) -> int:
 
 
 def resumed(
-    case: Case, rank: int = 0, *, state: bool = True, options: bool = True, later: bool = True
+    case: Case, rank: int = 0, *, state: bool = True, options: bool = True, later: bool = True, counters: bool = True
 ) -> list[dict[str, Tensor]]:
     """Return the parameters after each step that follows the loading.
 
@@ -58,6 +59,7 @@ def resumed(
         state: Whether state was loaded.
         options: Whether the groups' options were.
         later: Whether a rate that is set after loading counts.
+        counters: Whether steps are counted on.
     """
     inputs = case.inputs[0]
     model, before = trained_alone(inputs, _resume(case))
@@ -66,6 +68,8 @@ def resumed(
     optimizer.load_state_dict(before.state_dict())
     if not state:
         optimizer.state = {}
+    for kept in optimizer.state.values():
+        kept["step"] *= counters
     if not options:
         optimizer.param_groups = plain
     found = []
@@ -82,12 +86,21 @@ def expected(case: Case) -> list[Values]:
         as_data(trained_alone(inputs, num)[1].state_dict()) for num in (_resume(case), len(steps_of(inputs)))
     )
     steps = cast(Any, resumed(case))
-    return [{"saved": saved, "again": again, "steps": steps, "left_alone": True} for _ in case.inputs]
+    return [
+        {"saved": saved, "again": again, "steps": steps, "left_alone": True, "as_it_was": True} for _ in case.inputs
+    ]
 
 
 def least(case: Case) -> dict[int, Bytes]:
     """Return what must travel: what moves an element in a step is on one rank."""
     return both_ways(range(case.world_size), len(steps_of(case.inputs[0])))
+
+
+def _on_one_rank(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that rank 0 returns a state and others return none."""
+    none = [rank for rank, values in enumerate(got) if values["saved"] is None]
+    if none and 0 not in none:
+        yield Finding(_ONE_RANK, f"Rank 0 returns a state, rank {none[0]} returns none.", rank=none[0])
 
 
 def _before(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -136,6 +149,9 @@ def _of_shapes(case: Case, who: str, mine: Saved, wanted: Saved) -> Iterator[Fin
             shape = tuple(found.shape) if isinstance(found, Tensor) else found
             if shape != tuple(whole.shape):
                 text = f"Parameter {number} has shape {tuple(whole.shape)}; {who} saves its {name} as {shape}."
+                if name == "step" and isinstance(found, float):
+                    text = f"{who} saves step of parameter {number} as the number {found}, not as a tensor."
+                    yield Finding(_NUMBER, text, "a tensor without dimensions", str(found))
                 if name == "step":
                     text = f"{who} saves step of parameter {number} as {shape}, and it is one number."
                 short = whole.numel() > 1 and shape == (-(-whole.numel() // case.world_size),)
@@ -159,8 +175,29 @@ def _not_found(case: Case, got: Got, wire: Wire) -> bool:
     return "'params'" in got.message or "load_state_dict" in got.detail
 
 
-_ONE_RANK, _NUMBERS, _SHARD, _FLAT, _OPTIONS, _COUNTER = (
+def _loaded(case: Case, got: Got, wire: Wire, larger: bool) -> bool:
+    """Return whether a step could not put together a shard and a state: a whole one, or one without padding."""
+    if not isinstance(got, Failure) or "in step:" not in got.detail:
+        return False
+    if "doesn't match the broadcast shape" in got.message:  # one of the two is empty, or has a shape of its own
+        return larger != ("[0]" in got.message)
+    sizes = re.search(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", got.message)
+    if sizes is None:
+        return False
+    state, shard, ranks = int(sizes[1]), int(sizes[2]), case.world_size
+    wholes = [each for each in num_trained(case) if -(-each // ranks) == shard]
+    return state in (wholes if larger else [each - (got.rank or 0) * shard for each in wholes])
+
+
+def _of_another(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a shard met a state that is neither its parameter's whole one nor one without padding."""
+    met = isinstance(got, Failure) and "must match the size of tensor b" in got.message and "in step:" in got.detail
+    return met and not any(_loaded(case, got, wire, larger) for larger in (True, False))
+
+
+_ONE_RANK, _NUMBERS, _SHARD, _FLAT, _OPTIONS, _COUNTER, _NUMBER = (
     "on one rank alone", "numbered otherwise", "a shard saved", "shape not restored", "options lost", "counter cut up",
+    "a number for a tensor",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -171,7 +208,11 @@ EXERCISE = declared(
     structure=and_more(expected, kept=0),
     least=least,
     looks=(
+        _on_one_rank,
         _before,
+        flag_result(
+            "as_it_was", "load_state_dict on rank {rank} changes the dict that it is given.", "changed by loading"
+        ),
         replace(STEPS, wrong="After step {step} since loading rank {rank} has wrong values in {names}."),
         flag_result(
             "left_alone", "Training after load_state_dict has changed the dict that rank {rank} loaded.",
@@ -184,11 +225,14 @@ EXERCISE = declared(
         Mistake(_NUMBERS,
                 "Parameters are numbered in the order they were given, frozen ones too, over all groups; a parameter "
                 'that has no state yet is left out of "state", but is still listed under "params".',
-                seen=_not_found, certain=True),
+                seen=either(_not_found, _of_another), certain=True),
         Mistake(_ONE_RANK, "Every rank returns the whole state, not rank 0 alone: all of them have gathered it."),
         Mistake("state not loaded",
                 "After loading, training continues as if there were no state. Put it into the inner optimizer's "
                 "state, under the shard.", {"steps": partial(resumed, state=False)}),
+        Mistake("counters begin anew",
+                "What was loaded counts its steps from 0. \"step\" is loaded, too: Adam corrects its means by it.",
+                {"steps": partial(resumed, counters=False)}),
         Mistake(_OPTIONS,
                 "The groups' options belong to the state: a learning rate that a schedule has changed must be there "
                 "after loading. Save them, and load them into param_groups.",
@@ -196,9 +240,16 @@ EXERCISE = declared(
         Mistake("rates set later do not count",
                 "A learning rate set in param_groups after loading changes nothing: torch's load_state_dict makes new "
                 "groups in the inner optimizer. Change the groups in place, or set self.param_groups to the new ones.",
-                {"steps": partial(resumed, later=False)}),
+                {"steps": (partial(resumed, later=False), partial(resumed, later=False, options=False))}),
         Mistake(EVERYTHING, "Each rank has loaded the state of all elements. Give each its shards: shard_of.",
-                says=("broadcast shape",)),
+                seen=partial(_loaded, larger=True), certain=True),
+        Mistake("loaded without padding",
+                "What was loaded is smaller than the shard, which is padded. Cut it as parameters are cut: shard_of.",
+                seen=partial(_loaded, larger=False), certain=True),
+        Mistake("numbers for shards",
+                "The optimizer's own groups list numbers where it needs shards. Either state_dict wrote them there: "
+                'make new dicts, {**group, "params": numbers}. Or load_state_dict took them over: load all options but '
+                '"params".', says=("'int' object has no attribute",), certain=True),
         Mistake(_SHARD,
                 "This is one rank's shard, which means nothing on another number of ranks. Gather it: "
                 "start_gather([shard], [whole])()."),
@@ -208,6 +259,11 @@ EXERCISE = declared(
         Mistake(_COUNTER,
                 '"step" is the same on all ranks and is not a shard. A parameter without dimensions has the same shape '
                 "as its step counter: tell them apart by name."),
+        Mistake(_NUMBER,
+                'Save what optimizer_cls keeps, and as it keeps it: "step" is a tensor, which another optimizer counts '
+                "on in."),
+        Mistake("changed by loading",
+                "What is given to load_state_dict may be loaded again. Read it, and take nothing out of it."),
         Mistake("shares what it loaded",
                 "The inner optimizer goes on counting in the very tensors that were loaded. Load copies."),
     ),

@@ -71,3 +71,76 @@ changed(
     ('[{**group, "params": of} for group, of in zip(self.param_groups, self.members, strict=True)]',
      '[{**self.param_groups[0], "params": of} for of in self.members]'),
 )  # fmt: skip
+GROUPS = (
+    '        groups = [{**group, "params": of} for group, of in zip(self.param_groups, self.members, strict=True)]\n'
+)
+changed(
+    "writes numbers into its groups",
+    "numbers for shards",
+    (
+        GROUPS,
+        "        groups = self.param_groups\n        for group, of in zip(groups, self.members, strict=True):\n"
+        '            group["params"] = of\n',
+    ),
+)
+changed("loads the numbers", "numbers for shards", (' if name != "params"})', "})"))
+changed(
+    "words for numbers",
+    "numbered otherwise",
+    ("state[self.numbers[parameter]] = {", "state[str(self.numbers[parameter])] = {"),
+    ("self.given[number]", "self.given[int(number)]"),
+)
+changed(
+    "nothing on other ranks",
+    "on one rank alone",
+    (
+        '        return {"state": state, "param_groups": groups}\n',
+        '        return {"state": state, "param_groups": groups} if dist.get_rank() == 0 else {}\n',
+    ),
+)
+changed(
+    "takes the numbers out",
+    "changed by loading",
+    (
+        '        for number, kept in saved["state"].items():\n',
+        '        for options in saved["param_groups"]:\n            options.pop("params")\n'
+        '        for number, kept in saved["state"].items():\n',
+    ),
+)
+changed(
+    "slices of what is loaded",
+    "loaded without padding",
+    (
+        CUT,
+        'value.clone() if name == "step" '
+        "else value.flatten()[dist.get_rank() * len(shard) : (dist.get_rank() + 1) * len(shard)].clone()",
+    ),
+)
+changed(
+    "loads all of it, flat", "everything on every rank", (CUT, 'value.clone() if name == "step" else value.flatten()')
+)
+changed(
+    "counts in a number",
+    "a number for a tensor",
+    ('value if name == "step" else self.whole', 'int(value) if name == "step" else self.whole'),
+    (CUT, CUT.replace("value.clone()", "torch.tensor(float(value))")),
+)
+changed(
+    "the saved groups for its own",
+    "rates set later do not count",
+    (
+        '            group.update({name: value for name, value in options.items() if name != "params"})\n',
+        "            pass\n        self.param_groups = [\n"
+        '            {**options, "params": group["params"]}\n'
+        '            for group, options in zip(self.param_groups, saved["param_groups"], strict=True)\n        ]\n',
+    ),
+)
+changed(
+    "by their order among those with state",
+    "numbered otherwise",
+    (
+        "shard = self.shards[self.given[number]]",
+        'shard = list(self.shards.values())[list(saved["state"]).index(number)]',
+    ),
+)
+changed("counts from 0", "counters begin anew", (CUT, CUT.replace("value.clone()", "torch.zeros_like(value)")))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from labkit.checks.blame import HANGS
-from labkit.checks.case import Case, Got, Values
+from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.cut_wire import waited_at_once
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
@@ -50,6 +50,13 @@ def _some_stand_still(case: Case, got: Got, wire: Wire) -> bool:
     return any(0 < len(each) < len(all_trained) for each in still)
 
 
+def _nothing_left(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether an __init__ asked an empty list for its first entry."""
+    if not isinstance(got, Failure) or got.error != "IndexError":
+        return False
+    return "in __init__" in got.detail and "[0]" in got.detail.rpartition("\n")[2]
+
+
 def _travels_once(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
     padded = 8 * case.world_size * sum(-(-each // case.world_size) for each in num_trained(case))
     most = len(alone(case)) * padded
@@ -88,6 +95,9 @@ def _leaves_in_backward(case: Case, got: tuple[Values, ...], wire: Wire) -> Iter
             if len(inside) > 2 and all(waited_at_once(call) for call in inside):
                 text = f"In step {number} rank {rank} waits for each reduce-scatter in backward."
                 yield Finding("waits in backward", text, rank=rank)
+            if any(call.waited is not None and call.waited <= inside[-1].sequence for call in inside):
+                text = f"In step {number} rank {rank} waits for a reduce-scatter before backward has begun the last."
+                yield Finding("waits in backward", text, rank=rank)
 
 
 EXERCISE = declared(
@@ -103,6 +113,13 @@ EXERCISE = declared(
                 {"steps": trained(ranks=1)}),
         Mistake("divided twice", "start_scatter gives the mean already. Do not divide it again.",
                 {"steps": trained(ranks=-1)}),
+        Mistake("gradients pile up",
+                "Gradients of earlier steps are added in: a step takes this step's alone.",
+                {"steps": trained(again="sum")}),
+        Mistake("params read twice",
+                "params may be an iterator, as model.parameters() is, which can be read once: then nothing is left for "
+                "super().__init__. Begin with params = list(params), and hand that on.",
+                seen=_nothing_left, certain=True),
         Mistake("options lost",
                 "The options in kwargs have not reached the optimizer: "
                 "super().__init__(params, optimizer_cls, **kwargs).",

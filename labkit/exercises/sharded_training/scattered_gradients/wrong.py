@@ -135,3 +135,35 @@ WRONG.changed(
     ("def on_gradient(self, parameter: Tensor) -> None:", "def on_gradient(self, parameter, gradient):"),
     ("start_scatter([parameter.grad])", "start_scatter([gradient])"),
 )  # fmt: skip
+FINISHES = "            (self.shards[parameter].grad,) = finish()\n"
+changed(
+    "adds to what the shard had",
+    "gradients pile up",
+    (
+        FINISHES,
+        "            (gradient,), shard = finish(), self.shards[parameter]\n"
+        '            self.sums = getattr(self, "sums", {})\n'
+        "            self.sums[shard] = shard.grad = gradient + self.sums.get(shard, 0)\n",
+    ),
+)
+changed(
+    "waits for the one before",
+    "waits in backward",
+    (
+        "        self.in_flight.append((parameter, start_scatter([parameter.grad])))\n",
+        "        if self.in_flight:\n"
+        "            last, finish = self.in_flight[-1]\n"
+        "            came = finish()\n"
+        "            self.in_flight[-1] = (last, lambda: came)\n"
+        "        self.in_flight.append((parameter, start_scatter([parameter.grad])))\n",
+    ),
+)
+changed(
+    "reads the parameters first",
+    "params read twice",
+    (
+        "        super().__init__(params, optimizer_cls, **kwargs)\n",
+        "        self.hooked = [each for each in params if not isinstance(each, dict)]\n"
+        "        super().__init__(params, optimizer_cls, **kwargs)\n",
+    ),
+)

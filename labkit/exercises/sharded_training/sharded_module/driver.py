@@ -137,7 +137,9 @@ class _Watch:
 
         def forward(x: Tensor, **options: bool) -> Tensor:
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-                output: Tensor = wrapped(x.requires_grad_(), **options)  # else torch warns of hooks on the first block
+                output: Tensor = wrapped(
+                    x=x.requires_grad_(), **options
+                )  # else torch warns of hooks on the first block
             cut()
             self.look("between", -1)
             self.typed &= all(p.dtype == (self.kind or p.dtype) for p, _ in self.root)

@@ -17,6 +17,7 @@ from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, model_for
 from labkit.exercises.sharded_training.sharded_module.driver import drive
 from labkit.exercises.sharded_training.sharded_module.moments import (
+    AHEAD,
     ALL_AT_ONCE,
     ALL_REDUCED,
     BLOCKS,
@@ -171,6 +172,22 @@ def _grads_missing(case: Case, got: Got, wire: Wire) -> bool:
     return not _in_half(case) and any(wrong) and all(set(a) <= b for a, b in zip(wrong, still, strict=True))
 
 
+def _whole_gradient_stepped(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a whole gradient met a shard in the optimizer's step."""
+    return isinstance(got, Failure) and "must match the size of tensor" in got.message and "in _move" in got.detail
+
+
+def _in_no_unit(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, Failure) and got.error == "KeyError" and "Parameter containing" in got.message
+
+
+def _next_in_backward(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a block that backward reaches was not under way before."""
+    if isinstance(got, Failure):
+        return False
+    return any(found.mistake == NO_PREFETCH_BACK for found in on_ranks(case, got, wire))
+
+
 def _no_storage(case: Case, got: Got, wire: Wire) -> bool:
     emptied = bearing("setStorage", "storage of size 0", "out of bounds")
     return isinstance(got, Failure) and emptied(case, got, wire)
@@ -232,8 +249,9 @@ EXERCISE = declared(
                 "Backward needs the weights again, and the block has been freed: gather it when backward reaches its "
                 "output.", seen=_no_storage),
         Mistake("the root freed too soon",
-                "Parameters in no block, or in several, stay whole for the whole step: backward needs them, too. Free "
-                "the root unit in finish_gradient_synchronization, not after forward.", seen=_root_freed),
+                "Parameters in no block, or in several, stay whole for the whole step: backward needs them, too. "
+                "Gather the root unit in every forward, and free it in finish_gradient_synchronization, not before.",
+                seen=_root_freed),
         Mistake("the root left out",
                 "These are in no block, or in several: finish_gradient_synchronization has to free the root unit, too, "
                 "and then to finish its scatter.", seen=_root_left_out),
@@ -244,6 +262,19 @@ EXERCISE = declared(
         Mistake(NEVER_FREED, "Free a block in its forward hook, as soon as it has computed; only the last one may "
                 "stay."),
         Mistake(ALL_AT_ONCE, "Only the block that computes and the next one may be whole: gather one ahead, not all."),
+        Mistake(AHEAD,
+                "While a block computes, only the next one may be on its way: what arrives takes memory, too."),
+        Mistake("gradients stay whole",
+                "When the optimizer steps, a parameter is its shard, and its grad is whole still: nothing has "
+                "scattered it. A unit is complete when all of its *trained* parameters have a gradient, anew in each "
+                "step.",
+                seen=_whole_gradient_stepped, certain=True),
+        Mistake("in no unit",
+                "A parameter belongs to no unit. What is in no block, or in several, is the root's: give it a Unit.",
+                seen=_in_no_unit, certain=True),
+        Mistake("keywords not passed on",
+                "forward was called with keywords, and the module got none: self.module(*args, **kwargs).",
+                says=("missing 1 required positional argument",), certain=True),
         Mistake(NOT_AFTER_BACKWARD,
                 "Free a block in backward, too: at the latest when the block before it computes. A frozen block has "
                 "no gradient that would tell you."),
@@ -255,7 +286,8 @@ EXERCISE = declared(
         Mistake(NO_PREFETCH,
                 "When a block is about to compute, begin to gather the next one: it then travels in the meantime."),
         Mistake(NO_PREFETCH_BACK,
-                "In backward the next block is the one before: begin to gather it when this one is about to compute."),
+                "In backward the next block is the one before: begin to gather it when this one is about to compute.",
+                seen=_next_in_backward),
         Mistake(ALL_REDUCED, "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter."),
         Mistake(EACH,
                 "One gather and one scatter for each block are enough: a Unit does all its parameters together."),

@@ -21,6 +21,7 @@ NO_PREFETCH, NO_PREFETCH_BACK, ALL_REDUCED, EACH, LATE, BLOCKS = (
     "no prefetch", "no prefetch in backward", "all-reduced", "a collective for each parameter", "all at the end",
     "waits in backward",
 )  # fmt: skip
+AHEAD = "gathered too far ahead"
 
 
 def on_ranks(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -114,6 +115,10 @@ def _of_step(
         if begun < sum(has[: block + 2]) + root:
             text = f"In step {step}, when {names[block]} computes on rank {rank}, {names[block + 1]} is not under way."
             yield Finding(NO_PREFETCH, text, rank=rank)
+        if begun > sum(has[: block + 2]) + root:
+            when = f"In step {step}, when {names[block]} computes on rank {rank}"
+            text = f"{when}, more than {names[block + 1]} is under way."
+            yield Finding(AHEAD, text, rank=rank)
     back = parts[last + 2 :]
     early = last + 1  # parts before backward
     for place, block in enumerate(range(last, 0, -1)):

@@ -210,3 +210,39 @@ WRONG.right(
         return {name: full[parameter] for name, parameter in self.module.named_parameters()}
 """,
 )
+NEXT = "            self.units[then].start_gather()\n"
+changed(
+    "two ahead",
+    "gathered too far ahead",
+    (
+        NEXT,
+        NEXT + "        if then > number and then + 1 < len(self.units):\n"
+        "            self.units[then + 1].start_gather()\n",
+    ),
+)
+changed("backward goes on as forward", "no prefetch in backward", ("number, number - 1)", "number, number + 1)"))
+COMPLETE = "        if all(p.grad is not None for p in unit.trained):\n"
+changed(
+    "counts on in the next step",
+    "gradients stay whole",
+    (
+        COMPLETE,
+        '        unit.count = getattr(unit, "count", 0) + 1\n        if unit.count == len(unit.trained):\n',
+    ),
+)
+changed("waits for frozen ones", "gradients stay whole", (COMPLETE, COMPLETE.replace("trained", "params")))
+changed(
+    "no unit for the rest",
+    "in no unit",
+    ("self.root = Unit([p for p in module.parameters() if p not in alone], compute_dtype)", "self.root = Unit([])"),
+)
+changed("positions alone", "keywords not passed on", ("self.module(*args, **kwargs)", "self.module(*args)"))
+changed(
+    "gathers the root once",
+    "the root freed too soon",
+    (
+        "        self.root.gather()\n        if self.units",
+        '        if not hasattr(self, "begun"):\n            self.begun = True\n            self.root.gather()\n'
+        "        if self.units",
+    ),
+)

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Failure, Got, Values
-from labkit.checks.declared import Mistake, declared, flag_result
+from labkit.checks.declared import Mistake, declared, either, flag_result
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
@@ -55,6 +56,8 @@ def _stands_still(case: Case, got: Got, *, tail: bool) -> bool:
         right = {name: ((cast(Tensor, each) - after[name]).abs() < 1e-9).flatten() for name, each in came.items()}
         whole = {name: len(each) // case.world_size * case.world_size for name, each in old.items()}
         explained = all(bool((old[name] | right[name]).all()) for name in came)
+        if tail and not any(right[name].any() and not right[name].all() for name in came):
+            return False  # whole parameters stand still
         if explained and not all(each.all() for each in right.values()):
             return tail == all(bool(right[name][: whole[name]].all()) for name in came)
     return False
@@ -73,6 +76,15 @@ def _frozen_moved(case: Case, got: Got, wire: Wire) -> bool:
     frozen = {name for name, each in model_for(case.inputs[0]).named_parameters() if not each.requires_grad}
     wrong = [set(wrong_names(came, alone(case)[0])) for came in first_steps(got)]
     return any(wrong) and all(each <= frozen for each in wrong)
+
+
+def _first_is_lost(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether in step 0 the first parameter alone stands still."""
+    before = begun(case)
+    first = next(name for name, each in model_for(case.inputs[0]).named_parameters() if each.requires_grad)
+    steps = first_steps(got)
+    still = all(torch.equal(cast(Tensor, came[first]), before[first]) for came in steps)
+    return bool(steps) and still and all(wrong_names(came, alone(case)[0]) == [first] for came in steps)
 
 
 def _without_a_rate(case: Case, got: Got, wire: Wire) -> bool:
@@ -122,10 +134,16 @@ EXERCISE = declared(
                 "inner optimizer reads.", {"steps": trained(slower=False)}, seen=_without_a_rate, certain=True),
         Mistake("one rate for all groups",
                 "Every group has a learning rate of its own: a step uses the one that stands in that group's dict.",
-                {"steps": trained(one_rate=True)}),
+                {"steps": (trained(one_rate=True), trained(one_rate=True, slower=False))}),
         Mistake("moved without a gradient",
                 "A parameter without a gradient has moved: with zeros for a gradient, Adam still applies weight decay "
                 "and old momentum. Let the shard's grad be None, too.", {"steps": trained(zeros=True)}),
+        Mistake("an old gradient again",
+                "A parameter without a gradient has moved by one of an earlier step: its shard still has that. Set the "
+                "shard's grad to None where the parameter's is None.", {"steps": trained(again="stale")}),
+        Mistake("gradients pile up",
+                "Gradients of earlier steps are added in: a step takes this step's alone.",
+                {"steps": trained(again="sum")}),
         Mistake("frozen ones updated",
                 "Frozen parameters have moved. They are never updated, not even by weight decay: leave out what does "
                 "not require a gradient.", seen=_frozen_moved),
@@ -133,7 +151,8 @@ EXERCISE = declared(
                 "The options in kwargs have not reached optimizer_cls: optimizer_cls(groups, **kwargs).",
                 {"steps": trained(plain=True)}),
         Mistake("no state kept",
-                "Every step loses the state of the previous steps: make the inner optimizer once, in __init__.",
+                "Every step loses the state of the previous steps: make the inner optimizer and the shards once, in "
+                "__init__. State belongs to the very tensor that the optimizer was given.",
                 {"steps": trained(forgets=True)}),
         Mistake("divided twice", "The gradients are a mean already. Do not divide them again.",
                 {"steps": trained(ranks=-1)}),
@@ -154,8 +173,9 @@ EXERCISE = declared(
                 'params may be groups: then its elements are dicts, and each has its parameters under "params".',
                 says=("'dict' object has no attribute",), certain=True),
         Mistake("params read as a list",
-                "params may be an iterator, as model.parameters() is, which has no first element and can be read "
-                "once: begin with params = list(params).", seen=_as_a_list, certain=True),
+                "params may be an iterator, as model.parameters() is, which can be read once, and has no first "
+                "element to look at: who takes one out has lost it. Begin with params = list(params).",
+                seen=either(_as_a_list, _first_is_lost), certain=True),
         Mistake(EVERYTHING,
                 "This rank keeps the state of all elements. Give optimizer_cls the shards, not the parameters.",
                 {"steps": _unsharded}),

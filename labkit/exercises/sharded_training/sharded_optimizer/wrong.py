@@ -150,3 +150,42 @@ WRONG.right(
         start_gather(parts, whole)()
 """,
 )
+changed(
+    "only those that have one",
+    "an old gradient again",
+    (
+        "            shard.grad = None if parameter.grad is None else shard_of(parameter.grad)\n",
+        "            if parameter.grad is not None:\n                shard.grad = shard_of(parameter.grad)\n",
+    ),
+    ("        for shard in self.shards.values():\n            shard.grad = None\n", ""),
+)
+changed(
+    "looks at the first",
+    "params read as a list",
+    (
+        "        groups = list(params)\n        if not isinstance(groups[0], dict):\n"
+        '            groups = [{"params": groups}]\n',
+        "        if isinstance(next(iter(params)), dict):\n            groups = list(params)\n"
+        '        else:\n            groups = [{"params": list(params)}]\n',
+    ),
+)
+changed(
+    "adds to what the shard had",
+    "gradients pile up",
+    (
+        "            shard.grad = None if parameter.grad is None else shard_of(parameter.grad)\n",
+        "            if parameter.grad is not None:\n"
+        "                had = 0 if shard.grad is None else shard.grad\n"
+        "                shard.grad = shard_of(parameter.grad) + had\n",
+    ),
+    ("        for shard in self.shards.values():\n            shard.grad = None\n", ""),
+)
+changed(
+    "the default rate in each step",
+    "one rate for all groups",
+    (
+        "        self.take_gradients()\n        self.optimizer.step()",
+        "        self.take_gradients()\n        for group in self.param_groups:\n"
+        '            group["lr"] = self.optimizer.defaults["lr"]\n        self.optimizer.step()',
+    ),
+)

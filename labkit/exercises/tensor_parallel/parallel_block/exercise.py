@@ -27,9 +27,10 @@ from labkit.exercises.tensor_parallel.parallel_block.parts import (
     LR,
     MLP,
     columns_mixed_up,
+    entered_hidden,
     entered_late,
     expected,
-    first_bias_untrained,
+    gathered_hidden,
     gradient_again,
     gradient_of_all,
     group_ignored,
@@ -40,6 +41,7 @@ from labkit.exercises.tensor_parallel.parallel_block.parts import (
     own,
     own_and_bias,
     own_gradient,
+    parts_of_heads,
     put_part,
     put_together,
     refused,
@@ -47,6 +49,7 @@ from labkit.exercises.tensor_parallel.parallel_block.parts import (
     sum_times,
     units,
     untrained,
+    untrained_but,
 )
 
 
@@ -137,12 +140,22 @@ def _kept_too_much(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[
             in_all = sum(values.integer(got[each], "held") for each in ranks)
             other_cut = in_all <= sum(most_numbers(case, each) for each in ranks)
             text = f"Rank {rank} keeps {held} numbers, its part has {most}."
-            yield Finding(_CUT if other_cut else _KEPT, text, rank=rank)
+            spare = held - most == len(cast("list[Tensor]", case.inputs[rank]["layers"])[3])
+            yield Finding(_CUT if other_cut else _SPARE if spare else _KEPT, text, rank=rank)
 
 
 def _must_refuse(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether the cut leaves a rank without heads, so that a failure is that nobody refused."""
     return isinstance(got, Failure) and any(refused(case, rank) for rank in range(case.world_size))
+
+
+def _no_whole_heads(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a reshape failed where heads are no multiple of the ranks: it does not where they are."""
+    heads = values.integer(case.inputs[0], "num_heads") if values.text(case.inputs[0], "part") == ATTENTION else 0
+    unfit = isinstance(got, Failure) and any(
+        words in got.message for words in ("multiply up to", "is invalid for input")
+    )
+    return unfit and bool(heads % len(group_of(case, 0)))
 
 
 def least(case: Case) -> dict[int, Bytes]:
@@ -152,8 +165,9 @@ def least(case: Case) -> dict[int, Bytes]:
     return both_ways(range(case.world_size), 2 * math.prod(values.tensor(case.inputs[0], "x").shape))
 
 
-_KEPT, _CUT, _LAYERS, _NO_REFUSAL, _NEEDLESS = (
-    "keeps more than its part", "another cut", "the layers given were changed", "no refusal", "a needless refusal",
+_KEPT, _SPARE, _CUT, _LAYERS, _NO_REFUSAL, _NEEDLESS = (
+    "keeps more than its part", "one bias too many", "another cut",
+    "the layers given were changed", "no refusal", "a needless refusal",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -209,19 +223,35 @@ EXERCISE = declared(
                 "of each third, as you did of qkv.weight.", {"out": partial(put_together, how="bias rows")}),
         Mistake("left too early",
                 "You add hidden units of all ranks up, before the second layer. Each rank has other units: what is "
-                "added up are the partial sums behind it.", {"out": left_early}),
+                "added up are the partial sums behind it.",
+                {"out": tuple(partial(left_early, before=before, again=again)
+                              for before in (False, True) for again in (False, True))}),
         Mistake("wrong columns of out",
                 "The columns of out.weight belong to the heads: rank 1's heads meet the columns after rank 0's.",
                 {"out": partial(columns_mixed_up, mlp=False)}),
         Mistake("wrong columns of down",
                 "The columns of down.weight belong to the hidden units: rank 1's meet the columns after rank 0's.",
                 {"out": partial(columns_mixed_up, mlp=True)}),
-        Mistake("later tokens seen", "Queries see later tokens. Attention is causal: is_causal=True.",
-                {"out": partial(put_together, how="later")}),
+        Mistake("later tokens seen",
+                "Queries see later tokens. Attention is causal: is_causal=True. (A score of 0 hides nothing, because "
+                "exp(0) is 1: a mask puts -inf there.)",
+                {"out": (partial(put_together, how="later"), partial(put_together, how="zeros"))}),
         Mistake("q, k and v mixed up",
                 "Your part of qkv makes q of all your heads, then k, then v: chunk(3, dim=-1) first, then take the "
                 "heads apart.",
                 {"out": partial(put_together, how="by head")}),
+        Mistake("rows of whole heads",
+                "You took rows of qkv.weight as if q, k and v of one head stood together. q of all heads comes first, "
+                "then all of k, then all of v: take your heads out of each third (chunk(3)), of the bias, too.",
+                {"out": partial(put_together, how="head by head")}),
+        Mistake("a part of every head",
+                "Each rank has some columns of every head. A score is a sum over a whole head, so a head is on one "
+                "rank: cut the heads, not their width.",
+                {"out": (partial(parts_of_heads, by_part=True), partial(parts_of_heads, by_part=False))}),
+        Mistake("cut through a head",
+                "This rank's part is no whole number of heads, because the width was cut and not the heads. Cut them, "
+                "my_part(num_heads, group), and multiply both ends by a head's width.",
+                seen=_no_whole_heads, certain=True),
         Mistake("one third for another",
                 "Of what your part of qkv makes, the first third is q, the second k, the last v.",
                 {"out": tuple(partial(put_together, how=how) for how in ("k first", "v first", "v second"))}),
@@ -239,7 +269,10 @@ EXERCISE = declared(
                 {"gradient": own_gradient}),
         Mistake("entered too late",
                 "You enter what the first layer made. Each rank has other units there, so their gradients are not to "
-                "be added up: `enter` x, before the first layer.", {"gradient": entered_late}),
+                "be added up: `enter` x, before the first layer.", {"gradient": (entered_late, entered_hidden)}),
+        Mistake("gathered without gradients",
+                "Hidden units that came from other ranks got no gradient: autograd knows nothing of all_gather. Cut "
+                "the second layer by rows, and nothing has to be gathered.", {"gradient": gathered_hidden}),
         Mistake("gradient reduced again", "The gradient of x is N times too large: somewhere it is reduced twice.",
                 {"gradient": gradient_again}),
         Mistake("a step changes nothing",
@@ -250,7 +283,11 @@ EXERCISE = declared(
                 {"again": partial(other_step, times=lambda n: -1)}),
         Mistake("the first bias takes no step",
                 "After a step the first layer's bias is what it was before. It is trained, too: an nn.Parameter.",
-                {"again": first_bias_untrained}),
+                {"again": partial(untrained_but, kept=(1,))}),
+        Mistake("a weight takes no step",
+                "After a step one layer's weight is what it was before. It is trained, too: an nn.Parameter, not a "
+                "buffer or a plain tensor.",
+                {"again": tuple(partial(untrained_but, kept=kept) for kept in ((0,), (2,), (0, 1), (2, 3)))}),
         Mistake("the bias takes another step",
                 "The second layer's bias takes a step N times too large, or too small. Every rank can have its whole "
                 "gradient: keep the whole bias on each, add it behind `leave`, and neither divide it nor add its "
@@ -260,6 +297,12 @@ EXERCISE = declared(
         Mistake(_KEPT,
                 "This rank keeps more in memory than its part. Copy its rows or columns, [mine].clone(): a slice of a "
                 "copy keeps the whole copy, and so does a list, a buffer or a submodule with the layer in it."),
+        Mistake(_SPARE,
+                "What is too much is as large as the second layer's bias: an nn.Linear for your part has made one of "
+                "its own (bias=False), or the bias is kept twice."),
+        Mistake("numbers of another dtype",
+                "A tensor of yours has another dtype than the layers. nn.Linear(...) and torch.empty(...) make float32 "
+                "unless you say dtype=up.weight.dtype.", says=("must have the same dtype",), certain=True),
         Mistake(_CUT, "Another rank should have some of that: cut with my_part, whose parts differ by at most one."),
         Mistake(_LAYERS,
                 "The layers that were given are not what they were: your part was put into them, or your parameters "

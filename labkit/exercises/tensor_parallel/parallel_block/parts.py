@@ -25,7 +25,7 @@ _OTHER_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 """What is there in place of gelu where a mistake was made."""
 _OTHER_ORDERS = {"k first": (1, 0, 2), "v first": (2, 1, 0), "v second": (0, 2, 1)}
 """Which thirds are taken for q, k and v where a mistake was made."""
-_CUTS = ("rows", "columns", "bias rows", "no bias")
+_CUTS = ("rows", "columns", "bias rows", "no bias", "head by head")
 
 
 def is_mlp(case: Case) -> bool:
@@ -88,17 +88,17 @@ def after_first(case: Case, middle: Tensor, tensors: Sequence[Tensor], how: str 
         case: What is asked.
         middle: What the first layer made.
         tensors: Weight and bias of the second layer.
-        how: "later" sees later tokens, too; "by head" takes q, k and v of one head after another; "flat" forgets to put
-            the heads of a token together; "whole width" and "share of it" divide scores by the root of those; "share
-            of heads" divides the width by a rank's heads, not by all; "tanh",
-            "relu" and "none" are other activations of an MLP; "k first", "v first" and "v second" take one third for
-            another.
+        how: "later" sees later tokens, too, "zeros" gives them a score of 0; "by head" and "head by head" take q, k and
+            v of one head after another; "flat" forgets to put the heads of a token together; "whole width" and "share
+            of it" divide scores by the root of those; "share of heads" divides the width by a rank's heads, not by all;
+            "tanh", "relu" and "none" are other activations of an MLP; "k first", "v first" and "v second" take one
+            third for another.
     """
     if is_mlp(case):
         activation = _OTHER_ACTIVATIONS.get(how, functional.gelu)
         return functional.linear(activation(middle), *tensors)
     (batch, count), (heads, width) = middle.shape[:2], _shape(case)
-    if how == "by head":
+    if how in ("by head", "head by head"):
         q, k, v = middle.view(batch, count, -1, 3, width).permute(3, 0, 2, 1, 4)
     else:
         thirds = [each.view(batch, count, -1, width).transpose(1, 2) for each in middle.chunk(3, dim=-1)]
@@ -109,7 +109,11 @@ def after_first(case: Case, middle: Tensor, tensors: Sequence[Tensor], how: str 
     by = {"share of heads": q.shape[-1], "whole width": heads * width, "share of it": heads * width / q.shape[1]}.get(
         how, width
     )
-    mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=how != "later", scale=by**-0.5)
+    if how == "zeros":
+        earlier = torch.ones(count, count, dtype=torch.bool).tril()
+        mixed = (by**-0.5 * q @ k.transpose(-1, -2)).masked_fill(~earlier, 0.0).softmax(-1) @ v
+    else:
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=how != "later", scale=by**-0.5)
     mixed = mixed.reshape(batch, count, -1) if how == "flat" else mixed.transpose(1, 2).flatten(2)
     return functional.linear(mixed, *tensors)
 
@@ -119,15 +123,15 @@ def expected(case: Case) -> list[Values]:
     return [{} if refused(case, rank) else _one_process(case, rank) for rank in range(case.world_size)]
 
 
-def _one_process(case: Case, rank: int, kept: int | None = None) -> Values:
-    """Return what one process computes; the step leaves the tensor at the place `kept` as it was."""
+def _one_process(case: Case, rank: int, kept: tuple[int, ...] = ()) -> Values:
+    """Return what one process computes; the step leaves the tensors at the places `kept` as they were."""
     inputs, layers = case.inputs[rank], whole_layers(case)
     x = values.tensor(inputs, "x").clone().requires_grad_()
     out = computed(case, layers, x)
     torch.autograd.backward(out, values.tensor(inputs, "gradient"))
     with torch.no_grad():
         stepped = [
-            each if place == kept else each - LR * each.grad
+            each if place in kept else each - LR * each.grad
             for place, each in enumerate(layers)
             if each.grad is not None
         ]
@@ -165,11 +169,16 @@ def _cut(case: Case, rank: int, mine: slice, mixed_up: str = "") -> list[Tensor]
         rank: Whose.
         mine: Its units.
         mixed_up: "rows" takes consecutive rows of q, k and v, "bias rows" of their bias alone, "columns" the first
-            columns of `out` on every rank; "no bias" leaves the first layer's out.
+            columns of `out` on every rank; "no bias" leaves the first layer's out; "head by head" takes q,
+            k and v of a head to be one after another.
     """
     first, bias, second, _ = given_layers(case, rank)
     if is_mlp(case):
         first, bias = first[mine], bias[mine]
+    elif mixed_up == "head by head":
+        count, width = _shape(case)
+        heads = slice(mine.start // width, mine.stop // width)
+        first, bias = (each.view(count, 3, width, *each.shape[1:])[heads].flatten(0, 2) for each in (first, bias))
     elif mixed_up == "rows":
         rows = slice(3 * mine.start, 3 * mine.stop)
         first, bias = first[rows], bias[rows]
@@ -203,14 +212,44 @@ def put_together(case: Case, rank: int, how: str) -> Tensor:
     return _sum(case, group_of(case, rank), how)
 
 
-def left_early(case: Case, rank: int) -> Tensor | None:
-    """Return the result where hidden units are added up over the ranks, before the second layer; None for attention."""
+def left_early(case: Case, rank: int, *, before: bool, again: bool) -> Tensor | None:
+    """Return the result where hidden units are added up over the ranks; None for attention.
+
+    Args:
+        case: What is asked.
+        rank: Whose.
+        before: Whether before gelu, or behind it.
+        again: Whether what the second layer makes is added up, too.
+    """
     parts = [_cut(case, each, units(case, each)) for each in group_of(case, rank)]
     if not is_mlp(case) or len({len(each[1]) for each in parts}) > 1:
         return None
     x = values.tensor(case.inputs[rank], "x")
-    hidden = torch.stack([functional.gelu(functional.linear(x, *each[:2])) for each in parts]).sum(0)
-    return functional.linear(hidden, _cut(case, rank, units(case, rank))[2], _last_bias(case))
+    made = [functional.linear(x, *each[:2]) for each in parts]
+    added = torch.stack(made if before else [functional.gelu(each) for each in made]).sum(0)
+    hidden = functional.gelu(added) if before else added
+    second = torch.stack([each[2] for each in parts]).sum(0) if again else _cut(case, rank, units(case, rank))[2]
+    return functional.linear(hidden, second, _last_bias(case))
+
+
+def parts_of_heads(case: Case, rank: int, *, by_part: bool) -> Tensor | None:
+    """Return attention's result where each rank has some columns of every head, with scores divided by their root or
+    by the whole head's; None for an MLP, and where a rank would have none.
+    """
+    (count, width), ranks = _shape(case), group_of(case, rank)
+    if is_mlp(case) or width < len(ranks):
+        return None
+    found, x = _last_bias(case), values.tensor(case.inputs[rank], "x")
+    for each in ranks:
+        mine = part(width, case, each)
+        taken = torch.arange(count * width).view(count, width)[:, mine].flatten()
+        first, bias, second, _ = given_layers(case, each)
+        thirds = functional.linear(x, first, bias).chunk(3, dim=-1)
+        q, k, v = (third[..., taken].view(*x.shape[:2], count, -1).transpose(1, 2) for third in thirds)
+        scale = (q.shape[-1] if by_part else width) ** -0.5
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+        found = found + functional.linear(mixed.transpose(1, 2).flatten(2), second[:, taken])
+    return found
 
 
 def columns_mixed_up(case: Case, rank: int, mlp: bool) -> Tensor | None:
@@ -270,6 +309,34 @@ def entered_late(case: Case, rank: int) -> Tensor:
     return torch.stack(found).sum(0) @ _cut(case, rank, units(case, rank))[0]
 
 
+def entered_hidden(case: Case, rank: int) -> Tensor | None:
+    """Return the gradient of x where an MLP's hidden units are entered behind gelu; None for attention."""
+    parts = {each: _cut(case, each, units(case, each)) for each in group_of(case, rank)}
+    if not is_mlp(case) or len({len(each[1]) for each in parts.values()}) > 1:
+        return None
+    behind = torch.stack(
+        [values.tensor(case.inputs[each], "gradient") @ tensors[2] for each, tensors in parts.items()]
+    ).sum(0)
+    x = values.tensor(case.inputs[rank], "x").clone().requires_grad_()
+    hidden = functional.gelu(functional.linear(x, *parts[rank][:2]))
+    return torch.autograd.grad(hidden, x, behind)[0]
+
+
+def gathered_hidden(case: Case, rank: int) -> Tensor | None:
+    """Return the gradient of x where an MLP cuts both layers by columns, and gathers hidden units without gradients."""
+    if not is_mlp(case):
+        return None
+    found: list[Tensor] = []
+    for each in group_of(case, rank):
+        first, bias, second, _ = given_layers(case, each)
+        mine, columns = units(case, each), part(len(second), case, each)
+        x = values.tensor(case.inputs[each], "x").clone().requires_grad_()
+        hidden = functional.gelu(functional.linear(x, first[mine], bias[mine]))
+        behind = values.tensor(case.inputs[each], "gradient")[..., columns] @ second[columns][:, mine]
+        found += torch.autograd.grad(hidden, x, behind)
+    return torch.stack(found).sum(0)
+
+
 def gradient_again(case: Case, rank: int) -> Tensor:
     """Return N times the gradient of x."""
     return len(group_of(case, rank)) * _right(case, rank, "gradient")
@@ -281,9 +348,9 @@ def untrained(case: Case, rank: int) -> Tensor:
     return computed(case, layers, values.tensor(case.inputs[rank], "again"))
 
 
-def first_bias_untrained(case: Case, rank: int) -> Tensor:
-    """Return the result after a step that left the first layer's bias as it was."""
-    return _one_process(case, rank, kept=1)["again"]  # type: ignore[return-value]
+def untrained_but(case: Case, rank: int, kept: tuple[int, ...]) -> Tensor:
+    """Return the result after a step that left these of the layers' weights and biases as they were."""
+    return _one_process(case, rank, kept)["again"]  # type: ignore[return-value]
 
 
 def other_step(case: Case, rank: int, times: Callable[[int], float]) -> Tensor:

@@ -245,3 +245,98 @@ class ParallelMLP(ParallelMLP):
         return leave(functional.linear(hidden, self.down, bias), self.group)
 """,
 )
+UP_KEPT = "self.up = nn.Parameter(up.weight.detach()[mine].clone())"
+changed(
+    "the first weight a buffer",
+    "a weight takes no step",
+    (UP_KEPT, 'self.register_buffer("up", up.weight.detach()[mine].clone())'),
+)
+WEIGHT, QKV_BIAS = (f"torch.cat([each[mine] for each in qkv.{name}.detach().chunk(3)])" for name in ("weight", "bias"))
+OF_HEADS = tuple(
+    (old, f"qkv.{name}.detach().unflatten(0, (num_heads, 3, -1))[heads].flatten(0, 2).clone()")
+    for name, old in (("weight", WEIGHT), ("bias", QKV_BIAS))
+)
+THIRDS = "(each.unflatten(-1, (-1, self.width)).transpose(1, 2) for each in qkv.chunk(3, dim=-1))"
+changed(
+    "q, k and v of a head together",
+    "rows of whole heads",
+    *OF_HEADS,
+    (THIRDS, "qkv.unflatten(-1, (-1, 3, self.width)).permute(3, 0, 2, 1, 4)"),
+)
+changed(
+    "my_part of the width",
+    "cut through a head",
+    ("slice(heads.start * self.width, heads.stop * self.width)", "my_part(out.in_features, group)"),
+)
+OF_EACH = "unflatten(0, (num_heads, -1))[:, my_part(self.width, group)].flatten(0, 1)"
+changed(
+    "columns of every head",
+    "a part of every head",
+    (WEIGHT, f"torch.cat([each.{OF_EACH} for each in qkv.weight.detach().chunk(3)])"),
+    (QKV_BIAS, f"torch.cat([each.{OF_EACH} for each in qkv.bias.detach().chunk(3)])"),
+    (
+        "out.weight.detach()[:, mine].clone()",
+        "out.weight.detach().unflatten(1, (num_heads, -1))[:, :, my_part(self.width, group)].flatten(1, 2)",
+    ),
+    (
+        "self.bias = nn.Parameter(out.bias.detach().clone())",
+        "self.bias = nn.Parameter(out.bias.detach().clone())\n        self.width = self.out.shape[1] // num_heads",
+    ),
+)
+FIRST = "functional.gelu(functional.linear(enter(x, self.group), self.up, self.up_bias))"
+changed(
+    "leaves before gelu",
+    "left too early",
+    (FIRST, "functional.gelu(enter(leave(functional.linear(x, self.up, self.up_bias), self.group), self.group))"),
+)
+changed(
+    "enters behind gelu",
+    "entered too late",
+    (FIRST, "enter(functional.gelu(functional.linear(x, self.up, self.up_bias)), self.group)"),
+)
+changed(
+    "a layer with a bias of its own",
+    "one bias too many",
+    (
+        "self.down = nn.Parameter(down.weight.detach()[:, mine].clone())",
+        "self.second = nn.Linear(mine.stop - mine.start, down.out_features, dtype=down.weight.dtype)\n"
+        "        self.second.weight.data.copy_(down.weight[:, mine])",
+    ),
+    ("hidden, self.down)", "hidden, self.second.weight)"),
+)
+changed(
+    "a layer of float32",
+    "numbers of another dtype",
+    (
+        UP_KEPT,
+        "self.up = nn.Parameter(torch.empty(mine.stop - mine.start, up.in_features))\n        "
+        "self.up.data.copy_(up.weight[mine])",
+    ),
+)
+changed(
+    "a score of 0 for later tokens",
+    "later tokens seen",
+    (
+        CAUSAL,
+        "((q @ k.transpose(-1, -2)).masked_fill(torch.ones(x.shape[1], x.shape[1]).triu(1).bool(), 0.0)"
+        " / self.width**0.5).softmax(-1) @ v",
+    ),
+)
+changed(
+    "columns, columns",
+    "gathered without gradients",
+    (
+        "self.down = nn.Parameter(down.weight.detach()[:, mine].clone())",
+        "self.columns = my_part(down.out_features, group)\n"
+        "        self.down = nn.Parameter(down.weight.detach()[self.columns].clone())",
+    ),
+    (
+        "return leave(functional.linear(hidden, self.down), self.group) + self.bias",
+        """parts = [torch.empty_like(hidden) for _ in range(dist.get_world_size(self.group))]
+        dist.all_gather(parts, hidden.detach().contiguous(), group=self.group)
+        parts[dist.get_rank(self.group)] = hidden
+        whole = torch.zeros_like(x)
+        whole[..., self.columns] = functional.linear(torch.cat(parts, -1), self.down)
+        return leave(whole, self.group) + self.bias""",
+    ),
+)

@@ -15,10 +15,11 @@ from labkit.checks.declared import Mistake, declared, tensor_result
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.groups import group_of
+from labkit.checks.hanging import stays_away
 from labkit.checks.least_traffic import Bytes, both_ways
-from labkit.checks.structure import NOTHING
+from labkit.checks.structure import NOT_A_NUMBER, NOTHING
 from labkit.checks.wire import Wire
-from labkit.exercises.tensor_parallel.members import NO_GRADIENT, part
+from labkit.exercises.tensor_parallel.members import NO_GRADIENT, given, part
 from labkit.exercises.tensor_parallel.parallel_vocabulary.driver import drive
 from labkit.exercises.tensor_parallel.parallel_vocabulary.parts import (
     EMBED,
@@ -29,20 +30,26 @@ from labkit.exercises.tensor_parallel.parallel_vocabulary.parts import (
     equal_parts,
     expected,
     first_row,
+    first_word_untrained,
     found_here,
     gradient_of_other_words,
+    half_gradient,
     half_masked,
+    incoming_ignored,
     largest_for_ignored,
     local_losses,
     logit_added,
     losses,
     maxima_of_their_own,
     maximum_subtracted,
+    means_of_parts,
     modulo,
     not_below,
     nothing_summed,
+    of_its_own_targets,
     of_other_signs,
     other_ends,
+    over_own_count,
     own_softmax,
     own_targets,
     own_targets_count,
@@ -89,6 +96,8 @@ def vocabulary_case(
         )
         for n, ranks in enumerate(groups or [list(range(world_size))])
     ]
+    if groups:  # the last rank of the last group has none of its words there
+        batches[-1] = _without_words_from(batches[-1], part(vocabulary, whole, groups[-1][-1]).start)
     gradient = normal(part_of(seed, "gradient"), 3, 4, WIDTH, dtype=torch.float64)
     inputs: list[Values] = []
     for rank in range(world_size):
@@ -118,6 +127,10 @@ def _drawn_tokens(seed: int, which: str, vocabulary: int, ignored: int, parts: S
     return tokens.flatten()
 
 
+def _without_words_from(tokens: Tensor, start: int) -> Tensor:
+    return torch.where(tokens < start, tokens, tokens % start)
+
+
 def _overflows(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield that a loss is inf or nan."""
     for rank, came in enumerate(got):
@@ -126,6 +139,8 @@ def _overflows(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Find
             right = values.tensor(values.record(expected(case)[rank], LOSS), "out")
             small = float(whole(case, rank).max()) < LARGEST_EXPONENT
             mistake = _VANISH if small or bool((loss < 0).all()) else _OVERFLOW
+            if all(float(given(case, each, "part").max()) < LARGEST_EXPONENT for each in range(case.world_size)):
+                mistake = _MEETS
             yield Finding(mistake, f"The loss on rank {rank} is {loss.item()}.", f"{right.item():.6g}", rank=rank)
 
 
@@ -150,8 +165,9 @@ def least(case: Case) -> dict[int, Bytes]:
     )
 
 
-_OVERFLOW, _VANISH, _GATHERED, _TABLE, _CHANGED = (
-    "exponentials overflow", "exponentials vanish", "logits gathered", "embedding gathered", "what was given is changed"
+_OVERFLOW, _VANISH, _MEETS, _GATHERED, _TABLE, _CHANGED = (
+    "exponentials overflow", "exponentials vanish", "-inf in a sum", "logits gathered", "embedding gathered",
+    "what was given is changed",
 )  # fmt: skip
 _OTHER_ENDS = ("stop, too", "not start", "not start but 0")
 
@@ -227,13 +243,18 @@ EXERCISE = declared(
                 "target can lie before your words, or behind them.",
                 {f"{LOSS}.out": tuple(partial(half_masked, how=how) for how in ("clamped", "first", "below"))}),
         Mistake("the target's logit not summed",
-                "Only the rank that has the target's word knows its logit, and the others go on without: `leave` it.",
+                "Only the rank that has the target's word knows its logit, and the others go on with 0: `leave` it. "
+                "(ReduceOp.MAX is no way: logits are negative once the largest is subtracted, so the zeros win.)",
                 {f"{LOSS}.out": own_targets}),
         Mistake("sum instead of mean", "You add the losses up. The result is their mean over the targets that count.",
                 {f"{LOSS}.out": lambda case, rank: losses(case, rank)[counts(case, rank)].sum()}),
         Mistake("its own targets count",
                 "The mean is over the targets that are this rank's words. Every rank takes the mean over all targets "
-                "that are not IGNORED.", {f"{LOSS}.out": own_targets_count}),
+                "that are not IGNORED.", {f"{LOSS}.out": (own_targets_count, over_own_count)}),
+        Mistake("means of parts",
+                "Each rank took the mean over its own targets, and these means were put together. Ranks have different "
+                "numbers of targets: add up all losses, and divide once by the number of targets that count.",
+                {f"{LOSS}.out": (means_of_parts(False), means_of_parts(True))}),
         Mistake("mean of exponentials",
                 "The exponentials are averaged over the vocabulary. The logarithm is that of their sum.",
                 {f"{LOSS}.out": lambda case, rank: (losses(case, rank)[counts(case, rank)].mean()
@@ -265,6 +286,24 @@ EXERCISE = declared(
                 "The gradients of all ranks' logits were added up. Each rank has other words: its logits are its own, "
                 "and so is their gradient; what you `leave` passes it on.",
                 {f"{LOSS}.gradient": gradient_of_other_words}),
+        Mistake("rows are entered",
+                "The gradients of all ranks' rows were added up. Each rank has other words: its rows are its own, and "
+                "so is their gradient. `enter` is for what is the same on every rank.",
+                {f"{EMBED}.gradient": gradient_of_other_words}),
+        Mistake("a row without a gradient",
+                "The first of a rank's rows gets no gradient. It is a word like others: no padding_idx.",
+                {f"{EMBED}.gradient": first_word_untrained}),
+        Mistake("softmax of its own targets",
+                "A token reaches the gradient of your logits only where its target is yours. Each token's softmax has "
+                "all words in it: `leave` sums of exponentials and targets' logits, not losses.",
+                {f"{LOSS}.gradient": of_its_own_targets}),
+        Mistake("half of the gradient",
+                "One of the loss's two parts passes no gradient on: the logarithm of the sum, or the target's logit. "
+                "What is detached, or reduced where autograd does not look, is a constant: `leave` both.",
+                {f"{LOSS}.gradient": (partial(half_gradient, softmax=True), partial(half_gradient, softmax=False))}),
+        Mistake("the gradient given is ignored",
+                "This is the gradient of the loss itself. Multiply it by the gradient that backward is given: what "
+                "comes behind may scale the loss.", {f"{LOSS}.gradient": incoming_ignored}),
         Mistake("gradient through the maximum",
                 "A gradient flows through the maximum that you subtract. It is a constant: take it of "
                 "logits.detach().", {f"{LOSS}.gradient": through_the_maximum}),
@@ -274,6 +313,18 @@ EXERCISE = declared(
         Mistake(_VANISH,
                 "All exponentials of a token are 0, because what you subtract is far larger than any of its logits. "
                 "Each token has *its own* maximum, over the ranks of *its group*: dist.ReduceOp.MAX, not a sum."),
+        Mistake(_MEETS,
+                "No logit is large here, and still the loss is inf or nan. So there is an infinite number, or a "
+                "division by 0, in your own sums: -inf * 0 is nan. An IGNORED target is no rank's word, so what every "
+                "rank puts there, -inf say, is what comes; use torch.where, or put 0 there.",
+                ),
+        Mistake(NOT_A_NUMBER,
+                "The loss is a number and its gradient is not. Take the largest logit of logits.detach(): all_reduce "
+                "writes into it, and backward of amax then finds no logit that is equal. Or torch.where hides an inf: "
+                "it does so in forward only, and in backward 0 * inf is nan."),
+        Mistake("a rank stays away",
+                "A rank has left while the others are in an all-reduce. Every rank must call it, also one that has "
+                "none of the tokens, or of the targets: it adds zeros.", seen=stays_away),
         Mistake(_GATHERED,
                 "Whole logits travelled, or more of them than need be. Reduce a maximum, a sum of exponentials and "
                 "the target's logit: three numbers for each target."),

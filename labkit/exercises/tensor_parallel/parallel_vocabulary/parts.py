@@ -331,6 +331,56 @@ def gradient_of_other_words(case: Case, rank: int) -> Tensor | None:
     return torch.stack(every).sum(0) if len({each.shape for each in every}) == 1 else None
 
 
+def means_of_parts(divided: bool) -> Way:
+    """Return the sum, or the mean, of each rank's mean loss of its own targets; one that has none adds 0."""
+
+    def way(case: Case, rank: int) -> Tensor:
+        ranks = group_of(case, rank)
+        every = [losses(case, rank)[_place(case, each)[1]] for each in ranks]
+        added = torch.stack([each.sum() / max(1, len(each)) for each in every]).sum()
+        return added / len(ranks) if divided else added
+
+    return way
+
+
+def of_its_own_targets(case: Case, rank: int) -> Tensor | None:
+    """Return the gradient where each rank's loss is that of its own targets: no other token reaches its logits."""
+    if case.inputs[rank]["function"] == EMBED:
+        return None
+    return torch.mul(right_gradient(case, rank), _place(case, rank)[1][:, None])
+
+
+def half_gradient(case: Case, rank: int, softmax: bool) -> Tensor | None:
+    """Return the gradient of the logarithm of the sum alone, or of the targets' logits alone."""
+    if case.inputs[rank]["function"] == EMBED:
+        return None
+    place, here = _place(case, rank)
+    width = given(case, rank, "part").shape[1]
+    targets = torch.mul(functional.one_hot(place.clamp(0, width - 1), width), here[:, None])
+    scale = counts(case, rank).double() / counts(case, rank).sum() * given(case, rank, "gradient")
+    minus = torch.mul(targets, scale[:, None])
+    return right_gradient(case, rank) + minus if softmax else -minus
+
+
+def incoming_ignored(case: Case, rank: int) -> Tensor | None:
+    """Return the gradient of the loss itself, not multiplied by what backward was given."""
+    if case.inputs[rank]["function"] == EMBED:
+        return None
+    return right_gradient(case, rank) / given(case, rank, "gradient")
+
+
+def first_word_untrained(case: Case, rank: int) -> Tensor:
+    """Return the gradient of rows where the first one of a rank gets none."""
+    found = right_gradient(case, rank).clone()
+    found[0] = 0
+    return found
+
+
+def over_own_count(case: Case, rank: int) -> Tensor:
+    """Return the sum of all losses over the number of a rank's own targets."""
+    return losses(case, rank)[counts(case, rank)].sum() / max(1, int(_place(case, rank)[1].sum()))
+
+
 def own_targets_count(case: Case, rank: int) -> Tensor:
     """Return the mean loss of a rank's own targets."""
     return losses(case, rank)[counts(case, rank) & _place(case, rank)[1]].mean()

@@ -205,3 +205,89 @@ changed(
 changed(
     "every target counts", "ignored targets count", ("counts = targets != IGNORED", "counts = torch.ones_like(targets)")
 )
+OWN_LARGEST = "logits.detach().amax(-1)"
+changed("a maximum that autograd sees", "not a number", (OWN_LARGEST, "logits.amax(-1)"))
+BEGIN = "    largest = logits.detach()"
+NONE_HERE = "    if not ((targets >= mine.start) & (targets < mine.stop)).any():\n        return logits.sum() * 0\n"
+changed("no target here", "a rank stays away", (BEGIN, NONE_HERE + BEGIN))
+WHOLE_MEAN = "    counts = targets != IGNORED\n    return ((total.log() - right) * counts).sum() / counts.sum()"
+changed(
+    "a mean of its own targets",
+    "means of parts",
+    (
+        WHOLE_MEAN,
+        "    own = ((total.log() - right) * here).sum() / here.sum().clamp(min=1)\n    return leave(own, group)",
+    ),
+)
+changed(
+    "losses leave",
+    "softmax of its own targets",
+    (RIGHT, "right = shifted.gather(-1, place[:, None])[:, 0]"),
+    (WHOLE_MEAN, "    return leave(((total.log() - right) * here).sum() / (targets != IGNORED).sum(), group)"),
+)
+BY_MAXIMUM = "whole = right.detach().clone()\n    dist.all_reduce(whole, dist.ReduceOp.MAX, group=group)\n"
+changed(
+    "the target's logit by a maximum",
+    "-inf in a sum",
+    (
+        RIGHT,
+        'right = shifted.gather(-1, place[:, None])[:, 0].masked_fill(~here, float("-inf"))\n    '
+        f"{BY_MAXIMUM}    right = torch.where(here, right, whole)",
+    ),
+)
+changed(
+    "a maximum with zeros",
+    "the target's logit not summed",
+    (
+        RIGHT,
+        "right = shifted.gather(-1, place[:, None])[:, 0] * here\n    "
+        f"{BY_MAXIMUM}    right = torch.where(here, right, whole)",
+    ),
+)
+changed(
+    "a backward of its own",
+    "the gradient given is ignored",
+    (
+        WHOLE_MEAN,
+        """    counts = targets != IGNORED
+    loss = (((total.log() - right) * counts).sum() / counts.sum()).detach()
+    wanted = functional.one_hot(place, logits.shape[1]) * here[:, None]
+    slope = ((shifted.exp() / total[:, None]).detach() - wanted) * counts[:, None] / counts.sum()
+    return Loss.apply(logits, loss, slope)
+
+
+class Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits, loss, slope):
+        ctx.save_for_backward(slope)
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.saved_tensors[0], None, None""",
+    ),
+)
+ROWS = "0), rows)"
+changed("rows entered", "rows are entered", (ROWS, "0), enter(rows, group))"))
+changed("row 0 for padding", "a row without a gradient", (ROWS, "0), rows, padding_idx=0)"))
+changed(
+    "a sum that autograd does not see",
+    "half of the gradient",
+    (
+        "total = leave(shifted.exp().sum(-1), group)",
+        "total = shifted.exp().sum(-1).detach()\n    dist.all_reduce(total, group=group)",
+    ),
+)
+changed(
+    "a target's logit that autograd does not see",
+    "half of the gradient",
+    (
+        RIGHT,
+        "right = (shifted.gather(-1, place[:, None])[:, 0] * here).detach()\n    dist.all_reduce(right, group=group)",
+    ),
+)
+changed(
+    "all losses over its own targets",
+    "its own targets count",
+    (".sum() / counts.sum()", ".sum() / here.sum().clamp(min=1)"),
+)

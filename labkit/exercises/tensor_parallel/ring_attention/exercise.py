@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -102,9 +102,43 @@ def _by_index(case: Case, rank: int) -> Tensor:
     return _attention(case, rank, torch.arange(count * case.world_size) <= here[:, None])
 
 
-def _by_index_of_piece(case: Case, rank: int) -> Tensor:
+def _by_index_of_piece(case: Case, rank: int, skipping: bool) -> Tensor:
+    """Return what comes of a mask over the numbers in a piece, of all pieces or of those that are not all later."""
     count = len(_places(case, rank))
-    return _attention(case, rank, torch.tril(torch.ones(count, count, dtype=torch.bool)).repeat(1, case.world_size))
+    mask = torch.tril(torch.ones(count, count, dtype=torch.bool)).repeat(1, case.world_size)
+    return _attention(case, rank, mask & _of_ranks(case, _not_later(case, rank)) if skipping else mask)
+
+
+def _of_ranks(case: Case, ranks: Sequence[int]) -> Tensor:
+    """Return which keys are on these ranks."""
+    return torch.tensor([rank in ranks for rank in range(case.world_size) for _ in _places(case, rank)])
+
+
+def _not_later(case: Case, rank: int) -> list[int]:
+    """Return the ranks that have a key which one of this rank's queries sees."""
+    last = given(case, rank, "places")[-1]
+    return [each for each in range(case.world_size) if given(case, each, "places")[0] <= last]
+
+
+def _earlier_ranks(case: Case, rank: int, masked: bool) -> Tensor:
+    """Return what comes where lots of later ranks are skipped, and those of earlier ones masked or seen whole."""
+    mask = _all(case, "places", 0) <= _places(case, rank)
+    if not masked:
+        mask = mask | ~_of_ranks(case, [rank])
+    return _attention(case, rank, mask & _of_ranks(case, range(rank + 1)))
+
+
+def _places_guessed(case: Case, rank: int, balanced: bool, own: bool) -> Tensor:
+    """Return what comes where others' places, or its own, too, are those of balanced pieces or of tokens in order."""
+    size, count = case.world_size, len(_places(case, rank))
+    if balanced:
+        pieces = torch.arange(size * count).tensor_split(2 * size)
+        guessed = [torch.cat([pieces[each], pieces[-1 - each]]) for each in range(size)]
+    else:
+        guessed = list(torch.arange(size * count).chunk(size))
+    if not own:
+        guessed[rank] = given(case, rank, "places")
+    return _attention(case, rank, torch.cat(guessed) <= _places(case, rank))
 
 
 def _masked_at_home(case: Case, rank: int) -> Tensor:
@@ -152,6 +186,11 @@ def _softmax_of_lots(case: Case, rank: int, divided: bool) -> Tensor:
     """Return the sum, or the mean, of what each lot gives by itself, 0 where a query sees none of it."""
     each = [_over_lots(case, rank, [step]).nan_to_num() for step in range(case.world_size)]
     return torch.stack(each).sum(0) / (case.world_size if divided else 1)
+
+
+def _mean_of_lots_seen(case: Case, rank: int) -> Tensor:
+    """Return the mean of what those lots give by themselves that are not all later."""
+    return _softmax_of_lots(case, rank, divided=False) / len(_not_later(case, rank))
 
 
 def _passing_ends(case: Case, got: Got, wire: Wire) -> bool:
@@ -275,7 +314,8 @@ EXERCISE = declared(
         Mistake("a softmax of each lot",
                 "Each lot's softmax was taken by itself, and these were put together. Softmax is over all keys: add up "
                 "exponentials and weighted values, and divide once at the end.",
-                {"out": (partial(_softmax_of_lots, divided=True), partial(_softmax_of_lots, divided=False))}),
+                {"out": (partial(_softmax_of_lots, divided=True), partial(_softmax_of_lots, divided=False),
+                         _mean_of_lots_seen)}),
         Mistake(_ITSELF, "A query sees its own key: hide only keys whose place is later, not those at the same place."),
         Mistake("not causal",
                 "Queries see later keys. Where a key's place is later than the query's, the score is -inf.",
@@ -285,7 +325,17 @@ EXERCISE = declared(
                     case, rank, _all(case, "places", 0) >= _places(case, rank))}),
         Mistake("causal by index",
                 "The mask compares positions in the pieces. Compare places: they travel with k and v.",
-                {"out": (_by_index, _by_index_of_piece)}),
+                {"out": (_by_index, partial(_by_index_of_piece, skipping=False),
+                         partial(_by_index_of_piece, skipping=True))}),
+        Mistake("later ranks skipped",
+                "Lots of ranks after this one were left out. A rank's number says nothing of its tokens' places: a "
+                "later rank can have earlier tokens. Compare the places that came.",
+                {"out": (partial(_earlier_ranks, masked=True), partial(_earlier_ranks, masked=False))}),
+        Mistake("places guessed",
+                "Others' places are taken to be those of balanced_places, or of tokens in order. They may be any: send "
+                "places round with k and v.",
+                {"out": tuple(partial(_places_guessed, balanced=balanced, own=own)
+                              for balanced in (True, False) for own in (True, False))}),
         Mistake("scores not scaled", "Scores are divided by the root of a head's width K.",
                 {"out": (lambda case, rank: _causal(case, rank, 1.0),
                          lambda case, rank: _causal(case, rank, 1 / given(case, rank, "q").shape[-1]),

@@ -218,3 +218,29 @@ LOTS = (
 )
 changed("the mean of the lots", "a softmax of each lot", *LOTS, ("return mixed / total", "return mixed / size"))
 changed("the sum of the lots", "a softmax of each lot", *LOTS, ("return mixed / total", "return mixed"))
+LATER = "        if where[0] > places[-1]:\n"
+changed("skips ranks behind it", "later ranks skipped", (LATER, "        if (rank - step) % size > rank:\n"))
+KEPT = "held = [k.contiguous(), v.contiguous(), places]"
+changed(
+    "balanced places for all",
+    "places guessed",
+    (KEPT, "held = [k.contiguous(), v.contiguous()]"),
+    (
+        "    keys, values, where = held",
+        "    keys, values = held\n        pieces = torch.arange(size * len(places)).chunk(2 * size)\n"
+        "        where = torch.cat([pieces[(rank - step) % size], pieces[-1 - (rank - step) % size]])",
+    ),
+)
+changed(
+    "the lower triangle of each lot",
+    "causal by index",
+    ("where[None, :] > places[:, None]", "torch.arange(len(where))[None, :] > torch.arange(len(places))[:, None]"),
+)
+changed(
+    "the mean of the lots seen",
+    "a softmax of each lot",
+    *LOTS,
+    ("    mixed = torch.zeros_like(q)\n", "    mixed, lots = torch.zeros_like(q), 0\n"),
+    ("nan_to_num() @ values\n", "nan_to_num() @ values\n        lots += 1\n"),
+    ("return mixed / total", "return mixed / lots"),
+)

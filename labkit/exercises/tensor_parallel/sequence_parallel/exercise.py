@@ -174,6 +174,13 @@ def _wrong_random(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
         return
     right = [values.tensors(each, "outside") for each in expected(case)]
     for rank, came in enumerate(got):
+        first, second, resumed, again, went_on, third, fourth, fifth, later, of_next_seed = values.tensors(
+            came, "inside"
+        )
+        drew = f"Rank {rank} drew {first.tolist()}"
+        if torch.equal(first, right[rank][2]):
+            text = f"{drew} in its first `with`, which is what comes next of the numbers outside."
+            yield Finding(_OUTSIDES, text, rank=rank)
         for place, (mine, wanted) in enumerate(zip(values.tensors(came, "outside"), right[rank], strict=True)):
             if not torch.equal(mine, wanted):
                 text = f"On rank {rank} random numbers {_WHERE[place]} are not those of a run without OwnRandom."
@@ -182,10 +189,6 @@ def _wrong_random(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
             yield Finding(
                 _SWALLOWED, f"On rank {rank} an error was raised inside, and nobody outside saw it.", rank=rank
             )
-        first, second, resumed, again, went_on, third, fourth, fifth, later, of_next_seed = values.tensors(
-            came, "inside"
-        )
-        drew = f"Rank {rank} drew {first.tolist()}"
         if torch.equal(first, second):
             yield Finding(_REPEATS, f"{drew} in both.", rank=rank)
         if not torch.equal(first, again):
@@ -235,7 +238,7 @@ _DISTURBED, _SWALLOWED, _ALIKE, _REPEATS, _ANEW, _LOST, _UNSEEDED, _ONE_START = 
     "back to before an error",
     "other numbers from one seed", "one start for all seeds",
 )  # fmt: skip
-_ONE_STATE = "one state for all"
+_ONE_STATE, _OUTSIDES = "one state for all", "numbers of outside"
 _WHERE = (
     "before it was made", "after it was made", "after the first `with`", "after the second `with`",
     "after an error inside", "after a new seed outside",
@@ -294,6 +297,9 @@ EXERCISE = declared(
         Mistake(_DISTURBED,
                 "Random numbers outside went another way than without OwnRandom. Keep the state outside "
                 "(torch.get_rng_state()) when you seed and when you enter, and put it back after, an error or not."),
+        Mistake(_OUTSIDES,
+                "Inside the `with`, numbers come from the generator of outside: entering must set a state of its own. "
+                "Dropout and torch.rand ask torch's one generator, not a torch.Generator that you keep."),
         Mistake(_SWALLOWED, "__exit__ must not return True: that stops an error which was raised inside."),
         Mistake(_ALIKE,
                 "Ranks drew the same numbers inside, or the same ones a few draws later: put the rank into the seed."),

@@ -133,3 +133,18 @@ class OwnRandom:
         torch.set_rng_state(self.before)
 """,
 )
+WRONG.wrong(
+    "a generator that nobody asks",
+    "numbers of outside",
+    """
+class OwnRandom:
+    def __init__(self, seed, group=None):
+        self.generator = torch.Generator().manual_seed(10_007 * seed + dist.get_rank(group))
+
+    def __enter__(self):
+        return self.generator
+
+    def __exit__(self, *error):
+        pass
+""",
+)

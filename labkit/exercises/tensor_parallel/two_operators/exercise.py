@@ -12,6 +12,7 @@ from labkit.checks.case import Case, Values
 from labkit.checks.declared import Mistake, Way, declared, tensor_result
 from labkit.checks.draws import normal, part_of
 from labkit.checks.groups import group_of
+from labkit.checks.hanging import stays_away
 from labkit.checks.least_traffic import both_ways
 from labkit.checks.structure import NOTHING, WRONG_SHAPE
 from labkit.exercises.tensor_parallel.members import NO_GRADIENT, given, summed
@@ -25,12 +26,24 @@ def operators_case(
     shape: Sequence[int],
     groups: list[list[int]] | None = None,
     turn: bool = False,
+    nothing_from: int | None = None,
 ) -> Case:
-    """Return a case of two_operators; `turn` hands over transposed views."""
+    """Return a case of two_operators.
+
+    Args:
+        name: What is special about it.
+        seed: Of the numbers.
+        world_size: How many ranks.
+        shape: Of x.
+        groups: Ranks that share; None is all.
+        turn: Whether transposed views are handed over.
+        nothing_from: A rank whose gradient is zero.
+    """
     inputs = [
         {
             "x": normal(part_of(seed, "rank", rank, "x"), *shape).double(),
-            "gradient": normal(part_of(seed, "rank", rank, "gradient"), *shape).double(),
+            "gradient": normal(part_of(seed, "rank", rank, "gradient"), *shape).double() * (rank != nothing_from),
+            "gradient_of_sum": normal(part_of(seed, "gradient of the sum", _number(groups, rank)), *shape).double(),
             "transposed": turn,
             **({} if groups is None else {"groups": groups}),
         }
@@ -39,15 +52,23 @@ def operators_case(
     return Case(name, world_size, tuple(inputs))  # type: ignore[arg-type]
 
 
+def _number(groups: list[list[int]] | None, rank: int) -> int:
+    """Return which of the groups a rank is in; its ranks compute one loss."""
+    return next((number for number, each in enumerate(groups or ()) if rank in each), 0)
+
+
 def expected(case: Case) -> list[Values]:
     """Return what each rank gets."""
     found: list[Values] = []
     for rank, inputs in enumerate(case.inputs):
         x, gradient = values.tensor(inputs, "x"), values.tensor(inputs, "gradient")
-        both: Values = {"kept": x, "beside": gradient}
+        of_sum = values.tensor(inputs, "gradient_of_sum")
         total = summed(case, rank, "gradient")
-        entered: Values = {"out": x, "gradient": total, **both, "residual": total + gradient}
-        left: Values = {"out": summed(case, rank, "x"), "gradient": gradient, **both, "residual": 2 * gradient}
+        entered: Values = {"out": x, "gradient": total, "kept": x, "beside": gradient, "residual": total + gradient}
+        left: Values = {"out": summed(case, rank, "x"), "gradient": of_sum, "kept": x, "beside": of_sum}
+        left = {**left, "residual": 2 * of_sum}
+        if "groups" in inputs:
+            entered, left = {**entered, "between": total}, {**left, "between": of_sum}
         found.append({"enter": dict(entered), "leave": dict(left)})
     return found
 
@@ -94,8 +115,8 @@ def _of_all(key: str) -> Way:
 
 def _wherever_summed(way: Callable[[str], Way]) -> dict[str, Way]:
     """Return what x, and its gradient, are behind either operator where a sum was taken in this way."""
-    x, gradient = way("x"), way("gradient")
-    return {"enter.out": x, "enter.gradient": gradient, "leave.out": x, "leave.gradient": gradient}
+    x, gradient, of_sum = way("x"), way("gradient"), way("gradient_of_sum")
+    return {"enter.out": x, "enter.gradient": gradient, "leave.out": x, "leave.gradient": of_sum}
 
 
 EXERCISE = declared(
@@ -114,23 +135,21 @@ EXERCISE = declared(
                 f"{name}.beside", f"the gradient of what is added to {name}(x)", "the gradient given was changed"
             ),
             tensor_result(f"{name}.residual", f"the gradient of x behind {name}(x) + x"),
+            tensor_result(f"{name}.between", f"the gradient of x, where a {name} of all ranks came before backward,"),
         )
     ],
     mistakes=(
         Mistake("gradient not reduced",
                 "The gradient that leaves `enter` is this rank's own. Every rank read x, so its gradient is the sum "
                 "over all ranks: an all-reduce in backward.", {"enter.gradient": _own("gradient")}),
-        Mistake("gradient reduced again",
-                "`leave` reduces the gradient, too. Its sum is on every rank already and so is the sum's gradient: "
-                "hand it on as it is, or everything below is N times too large.", {"leave.gradient": _sum("gradient")}),
+        Mistake("gradient times N",
+                "The gradient behind `leave` is N times too large: it was reduced again, or multiplied. The sum is on "
+                "every rank already, and so is the sum's gradient: hand it on as it is.",
+                {"leave.gradient": _sum("gradient_of_sum")}),
         Mistake("gradient divided",
                 "`leave` divides the gradient by the number of ranks. The result is one sum, and every rank has its "
                 "whole gradient: hand it on as it is.",
-                {"leave.gradient": _share("gradient")}),
-        Mistake("gradient times N",
-                "`leave` multiplies the gradient by the number of ranks. The result is one sum, and every rank has its "
-                "whole gradient: hand it on as it is.",
-                {"leave.gradient": lambda case, rank: len(group_of(case, rank)) * given(case, rank, "gradient")}),
+                {"leave.gradient": _share("gradient_of_sum")}),
         Mistake("N times its own",
                 "You multiply this rank's own numbers by the number of ranks. The others have other numbers: "
                 "all-reduce them.", {"enter.gradient": _times_own("gradient"), "leave.out": _times_own("x")}),
@@ -154,6 +173,14 @@ EXERCISE = declared(
         Mistake("maximum instead of sum",
                 "You take the largest of all ranks' numbers. These are parts of one sum: dist.ReduceOp.SUM, which is "
                 "what dist.all_reduce does if you name no operation.", _wherever_summed(_largest)),
+        Mistake("enter sends x",
+                "`enter` gives every rank one rank's x. It returns the x that it was given: in forward nothing "
+                "travels.",
+                {"enter.out": _of_first("x")}),
+        Mistake("one group for all calls",
+                "The gradient is that of the group of a *later* call. Two calls can have two groups, and backward "
+                "comes after both: keep each call's group in its own ctx, not in the class or in a global.",
+                {"enter.between": _of_all("gradient")}),
         Mistake("swapped", "`enter` adds up in forward. That is `leave`'s work; `enter` returns x.",
                 {"enter.out": _sum("x")}),
         Mistake("mean instead of sum",
@@ -166,6 +193,9 @@ EXERCISE = declared(
                 "Where a residual reads x beside `enter`, its gradient is added up, too; every rank has that one "
                 "already. Only what comes back through `enter`'s result is a part: x itself must not be changed or "
                 "hooked.", {"enter.residual": lambda case, rank: 2 * summed(case, rank, "gradient")}),
+        Mistake("a rank stays away",
+                "A rank does not take part in an all-reduce that the others are in, so they wait for ever. Every rank "
+                "of the group must call it, whatever its numbers are, zeros, too.", seen=stays_away),
         Mistake("x was changed",
                 "After the call x holds other numbers: dist.all_reduce works in place. Give it a copy."),
         Mistake("the gradient given was changed",
@@ -176,7 +206,7 @@ EXERCISE = declared(
     least=lambda case: both_ways(range(case.world_size), values.tensor(case.inputs[0], "x").numel()),
     visible=(
         operators_case("2 ranks", 1201, 2, (3, 4)),
-        operators_case("3 ranks, transposed views", 1202, 3, (4, 5), turn=True),
+        operators_case("3 ranks, transposed views", 1202, 3, (4, 5), turn=True, nothing_from=2),
         operators_case("4 ranks, two groups of two", 1203, 4, (2, 3), [[0, 1], [2, 3]]),
     ),
     hints=(

@@ -33,7 +33,7 @@ def enter("""))  # fmt: skip
 
 
 changed("identity both ways", "gradient not reduced", *enter_by("x.view_as(x)", "gradient"))
-changed("both alike", "gradient reduced again", (BUILT, GIVEN.replace("x,", "Leave.apply(x, group),")))
+changed("both alike", "gradient times N", (BUILT, GIVEN.replace("x,", "Leave.apply(x, group),")))
 changed("forward in the wrong one", "swapped", *enter_by("summed(x, group)", "summed(gradient, ctx.group)"))
 changed("nothing leaves", "not summed", (BUILT, GIVEN))
 changed(
@@ -160,3 +160,54 @@ changed(
     ),
 )
 changed("no gradient behind leave", "nothing returned", ("return gradient, None", "return None, None"))
+changed(
+    "the group kept in the class",
+    "one group for all calls",
+    ("ctx.group = group", "Enter.group = group"),
+    ("group=ctx.group", "group=Enter.group"),
+)
+changed(
+    "sends x, too",
+    "enter sends x",
+    *enter_by("from_first(x, group)", "summed(gradient, ctx.group)"),
+    (
+        "def enter(",
+        """def from_first(x, group):
+    sent = x.clone(memory_format=torch.contiguous_format)
+    dist.broadcast(sent, group=group, group_src=0)
+    return sent
+
+
+def enter(""",
+    ),
+)
+changed(
+    "nothing to add",
+    "a rank stays away",
+    (
+        "        total = gradient.clone(",
+        "        if not gradient.any():\n            return gradient, None\n        total = gradient.clone(",
+    ),
+)
+WRONG.right(
+    "the mean of equal gradients",
+    """
+class Leave(Leave):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        total = x.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=group)
+        return total
+
+    @staticmethod
+    def backward(ctx, gradient):  # every rank computes the same loss
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=ctx.group)
+        return total / dist.get_world_size(ctx.group), None
+
+
+def leave(x, group=None):
+    return Leave.apply(x, group)
+""",
+)
