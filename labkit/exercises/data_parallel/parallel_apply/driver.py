@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -124,7 +124,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """Call parallel_apply on replicas that wait for one another (parallel_apply).
 
     Inputs: weights and x (one for each replica), scale (None: no keyword), failing (replica -> name of its exception),
-    gradients (whether they are on where it is called); opposite (whether another rank stands opposite, whose inputs
+    gradients (whether they are on where it is called); one_function (whether all replicas are one plain function that
+    is told its number); opposite (whether another rank stands opposite, whose inputs
     are begun and ended: what a replica is given when all have begun, and when it has ended).
     """
     if "begun" in inputs:
@@ -133,9 +134,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
     failing = {int(number): kind for number, kind in cast(dict[str, str], inputs["failing"]).items()}
     meeting = _Meeting(len(weights), failing, asker() if inputs.get("opposite") else None)
     replica = kind_for(_Replica, inputs)
-    replicas: list[nn.Module] = [replica(number, weight, meeting) for number, weight in enumerate(weights)]
+    modules: list[nn.Module] = [replica(number, weight, meeting) for number, weight in enumerate(weights)]
     more = {} if inputs["scale"] is None else {"scale": inputs["scale"]}
-    given = [{"x": x.clone(), **more} for x in tensors(inputs, "x")]
+    given: list[dict[str, Any]] = [{"x": x.clone(), **more} for x in tensors(inputs, "x")]
+    replicas: list[Any] = list(modules)
+    if inputs.get("one_function"):
+        replicas = [lambda row, **batch: modules[row](**batch)] * len(modules)
+        given = [{"row": number, **batch} for number, batch in enumerate(given)]
     with torch.set_grad_enabled(flag(inputs, "gradients")):
         try:
             outputs = functions["parallel_apply"](replicas, given)

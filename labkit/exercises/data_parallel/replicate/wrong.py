@@ -195,3 +195,8 @@ WRONG.changed(
     "another mode",
     ("replicas.append(copy.deepcopy(module, memo))", "replicas.append(copy.deepcopy(module, memo).train())"),
 )
+WRONG.changed(
+    "the module's own parameters alone",
+    "some parameters left out",
+    ("[*module.parameters(), *module.buffers()]", "[*module.parameters(recurse=False), *module.buffers()]"),
+)

@@ -34,6 +34,7 @@ _FEW, _ALONE = "the last piece is missing", "a single loss left as it is"
 _LONGER, _FEWER, _FIRST_PIECE = "longer pieces not first", "too few pieces", "the first piece for everybody"
 _REST, _REPEATED = "the remainder in the last piece", "samples repeated"
 _FEATURES, _FLAT = "cut along another dimension", "other dimensions lost"
+_COLUMN, _DTYPE = "a column of losses", "another dtype"
 
 
 def scatter_case(name: str, batch: Mapping[str, Tensor], devices: int | Sequence[str]) -> Case:
@@ -192,7 +193,9 @@ def _wrong_whole(case: Case, came: Values, right: Values) -> Iterator[Finding]:
         outputs = _outputs(case)
         ways = [(name, lambda way=way: way(outputs)) for name, way in _OTHER_WHOLES]
         mistake = as_if(mine, ways, lambda a, b: a.shape == b.shape and torch.allclose(a.double(), b.double()))
-        text = f"gather returned {_in_words(mine)}, expected {_in_words(wanted)}."
+        mistake = _DTYPE if numbers and mine.dtype != wanted.dtype else mistake
+        dtypes = f" Its dtype is {mine.dtype}, expected {wanted.dtype}." if mine.dtype != wanted.dtype else ""
+        text = f"gather returned {_in_words(mine)}, expected {_in_words(wanted)}.{dtypes}"
         yield Finding(mistake, text, listing(wanted), listing(mine))
 
 
@@ -253,6 +256,7 @@ _WAYS: dict[str, Callable[[Case], list[Any]]] = {
 }
 _OTHER_WHOLES: tuple[tuple[str, Callable[[list[Tensor]], Tensor]], ...] = (
     (_ALONE, lambda outputs: outputs[0] if len(outputs) == 1 and outputs[0].dim() == 0 else torch.empty(0)),
+    (_COLUMN, lambda outputs: _joined(outputs).unsqueeze(-1) if outputs[0].dim() == 0 else torch.empty(0)),
     (_STACK, torch.stack),
     (_FLAT, lambda outputs: torch.cat([each.flatten() for each in outputs])),
     (_DIM, lambda outputs: torch.cat(outputs, -1)),
@@ -363,6 +367,12 @@ EXERCISE = declared(
         Mistake(_MIXED, "The outputs were added up or averaged. Every sample has its own output; return all of them."),
         Mistake(_ORDER, "The outputs come in the order of the replicas, so that row i belongs to sample i."),
         Mistake(_FIRST, "That is the first replica's output alone."),
+        Mistake(_COLUMN,
+                "N losses became a tensor of N x 1 entries. A vector has one dimension: torch.stack makes one of "
+                "outputs without any, as they are."),
+        Mistake(_DTYPE,
+                "The numbers are right and their dtype is not: torch.empty, torch.zeros and torch.tensor make float32 "
+                "unless told otherwise. torch.cat and torch.stack keep the outputs' dtype."),
         Mistake(_LOSSES,
                 "A loss has no dimension along which cat could join it: those become a vector, one entry each.",
                 says=("zero-dimensional tensor",), certain=True),

@@ -104,3 +104,16 @@ WRONG.changed(
     ("def shares_by_speed", "import math\n\n\ndef shares_by_speed"),
 )
 WRONG.changed("samples times speed", "speeds taken for times", ("max(share / speed", "max(share * speed"))
+wrong_shares(
+    "rounds the places",
+    "places rounded",
+    "places = [num_samples * sum(speeds[:n]) // sum(speeds) for n in range(len(speeds) + 1)]\n"
+    "    shares = [end - begin for begin, end in zip(places, places[1:])]",
+)
+wrong_shares(
+    "to who is done first",
+    "each sample to who is done first",
+    "shares = [0] * len(speeds)\n"
+    "    for _ in range(num_samples):\n"
+    "        shares[min(range(len(speeds)), key=lambda d: (shares[d] + 1) / speeds[d])] += 1",
+)

@@ -67,3 +67,19 @@ wrong_plan("the model first", "another order", ("return plan", 'return sorted(pl
 wrong_plan("the last device first", "another order", ("range(1, len(sizes))", "range(len(sizes) - 1, 0, -1)"))
 wrong_plan("output gradients come in", "the wrong way", ('"output gradients", True', '"output gradients", False'))
 wrong_plan("the model is what is trained", "buffers stay", ("lambda d: model_bytes", "lambda d: gradient_bytes"))
+wrong_plan(
+    "the inputs' gradients come back",
+    "moves after the end",
+    (
+        "return plan",
+        'return plan + [Move("input gradients", m.dst, 0, m.num_bytes) for m in plan if m.what == "inputs"]',
+    ),
+)
+wrong_plan(
+    "gradients of each sample", "model gradients of each sample", ("gradient_bytes)", "sizes[d] * gradient_bytes)")
+)
+wrong_plan(
+    "hands the model on",
+    "handed on, device by device",
+    ("Move(what, 0, d, size_of(d))", 'Move(what, d - 1 if what == "model" else 0, d, size_of(d))'),
+)

@@ -104,6 +104,7 @@ EXERCISE = declared(
         sum_case(1, 2, (5,)),
         sum_case(3, 4, (2, 3)),
         sum_case(4, 3, (5,), dtype=torch.float64),
+        sum_case(5, 2, (3,), dtype=torch.int32),
     ),
     hints=(
         "There are two kinds of rank: rank 0, and all the others. What does each of them send, and when?",

@@ -62,6 +62,21 @@ def _two_by_two(tensors: list[Tensor]) -> Tensor:
     return mean
 
 
+def _divided_too_early(last: int) -> Way:
+    """Return what ranks hold that divide before they wait, where this one is the last to call all_reduce: the others
+    have divided their own numbers by then."""
+
+    def way(case: Case, rank: int) -> Tensor | None:
+        stack = given(case)
+        if last >= len(stack):
+            return None
+        parts = stack / len(stack)
+        parts[last] = stack[last]
+        return parts.sum(0).float()
+
+    return way
+
+
 def _divided_by(count: int) -> Way:
     return lambda case, rank: (given(case).sum(0) / count).float() if count != case.world_size else None
 
@@ -114,8 +129,9 @@ EXERCISE = declared(
     ),
     mistakes=(
         Mistake("not in place",
-                "No tensor changed. The mean must end up in the tensor that was passed in: change it, do not return "
-                "another.", {"tensor": _of_stack(lambda stack, rank: stack[rank])}),
+                "The memory of the tensor that was passed in did not change. The mean must end up there: tensor /= n "
+                "or tensor.copy_(mean). A mean that is returned, or gets the name tensor, or is put into tensor.data, "
+                "lies elsewhere.", {"tensor": _of_stack(lambda stack, rank: stack[rank])}),
         Mistake("sum instead of mean",
                 "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient went "
                 "to a new tensor: tensor = tensor / n only binds the name to it, tensor /= n changes the tensor you "
@@ -127,6 +143,10 @@ EXERCISE = declared(
         Mistake("multiplied, not divided",
                 "Every rank holds the sum times the number of ranks: divide by it.",
                 {"tensor": _of_stack(lambda stack, rank: stack.sum(0) * len(stack))}),
+        Mistake("divided before the sum was there",
+                "The tensor changed while the all_reduce was still under way: with async_op=True the call returns at "
+                "once. Wait for what it returned, work.wait(), and divide then.",
+                {"tensor": tuple(map(_divided_too_early, range(8)))}, everywhere=True),
         Mistake("divided, never added up",
                 "Every rank holds its own numbers, divided by the number of ranks: the others' were never added to "
                 "this tensor. (Were they added to a copy, or nobody waited for them?)",
@@ -144,6 +164,10 @@ EXERCISE = declared(
         Mistake("its own counted twice",
                 "Every rank's own numbers are in its sum twice: they are among those that are gathered.",
                 {"tensor": _of_stack(lambda stack, rank: (stack.sum(0) + stack[rank]) / len(stack))}),
+        Mistake("the mean added to its own",
+                "Every rank holds its own numbers plus the mean. Replace the tensor: tensor.copy_(mean) puts the mean "
+                "in its place, tensor += mean adds it to what is there.",
+                {"tensor": _of_stack(lambda stack, rank: stack[rank] + stack.mean(0))}),
         Mistake("averaged two by two",
                 "You take the mean of two, again and again, or of two ranks alone: then ranks do not count alike. Add "
                 "up all ranks' numbers, and divide once.",

@@ -108,3 +108,18 @@ wrong(
     "divided, never added up",
     "dist.all_reduce(tensor, async_op=True)\ntensor /= dist.get_world_size()",
 )
+wrong(
+    "divides before it waits",
+    "divided before the sum was there",
+    "work = dist.all_reduce(tensor, async_op=True)\ntensor /= dist.get_world_size()\nwork.wait()",
+)
+wrong(
+    "adds the mean",
+    "the mean added to its own",
+    "mean = tensor.clone()\ndist.all_reduce(mean)\ntensor += mean / dist.get_world_size()",
+)
+wrong(
+    "other memory for the tensor",
+    "not in place",
+    "mean = tensor.clone()\ndist.all_reduce(mean)\ntensor.data = mean / dist.get_world_size()",
+)

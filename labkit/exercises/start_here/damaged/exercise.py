@@ -72,6 +72,28 @@ def _not_zero_before(case: Case, place: int) -> Value:
     return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if was and is_ and is_ != was]
 
 
+def _grown(case: Case, place: int) -> Value:
+    return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if is_ and is_ > was]
+
+
+def _small_ones_dropped(case: Case, place: int) -> Value:
+    pair = enumerate(zip(*_pair(case, place), strict=True))
+    return [at for at, (was, is_) in pair if abs(is_) > 1e-4 and is_ != was]
+
+
+def _among_the_kept(case: Case, place: int) -> Value:
+    kept = [(was, is_) for was, is_ in zip(*_pair(case, place), strict=True) if is_]
+    return [at for at, (was, is_) in enumerate(kept) if is_ != was]
+
+
+def _one_without_its_list(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether one damaged entry came as a number, and others as a list."""
+    mine, right = values_of(got), expected(case)
+    bare = [value == places[0] for value, places in zip(mine, right, strict=True)
+            if type(value) is int and isinstance(places, list) and len(places) == 1]  # fmt: skip
+    return bool(bare) and all(bare) and len(bare) < len(mine)
+
+
 def _no_order(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether these are the right places, not all of them in order."""
     mine, right = values_of(got), expected(case)
@@ -82,7 +104,7 @@ def _no_order(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def _a_count(case: Case, got: Got, wire: Wire) -> bool:
-    return any(isinstance(answer, int) for answer in values_of(got))
+    return all(type(answer) is int for answer in values_of(got)) and bool(values_of(got))
 
 
 def _flags(case: Case, got: Got, wire: Wire) -> bool:
@@ -106,7 +128,10 @@ EXERCISE = answers(
             "signs lost", [([0.1, -2.0, 0.3, -4.0], [0.0, 2.0, 0.0, 4.0]), ([3.0, -3.0, 0.5], [3.0, 3.0, 0.0])]
         ),
         gradients_case("values scaled, a zero that came back as something", [([0.0, 2.0, -1.0], [5.0, 4.0, -1.0])]),
-        gradients_case("one rounded in its sixth digit", [([0.5, 3.0, -2.0], [0.5, 3.00001, 0.0])]),
+        gradients_case(
+            "one rounded in its sixth digit",
+            [([0.5, 3.0, -2.0], [0.5, 3.00001, 0.0]), ([4e-7, 2.0, 1.0], [3e-7, 3e-7, 0.5])],
+        ),
     ),
     hints=(
         "An entry that was dropped comes back as what? Is that damage?",
@@ -125,12 +150,25 @@ EXERCISE = answers(
         Mistake("compared with a tolerance",
                 "An entry that changed in its last digits counts as unchanged for you. It must be exactly what it was: "
                 "compare with !=, not with isclose or a tolerance.", {"answers": _tolerant}),
+        Mistake("small entries taken for dropped",
+                "You leave out entries that are small afterwards. Dropped means 0: an entry of 3e-07 was not dropped, "
+                "and must be exactly what it was.", {"answers": _small_ones_dropped}),
+        Mistake("only what has grown",
+                "You name entries that became larger. One that became smaller, and not 0, is damaged, too: ask whether "
+                "it is what it was (!=).", {"answers": _grown}),
         Mistake("signs alone",
                 "A wrong sign is damage, but not the only one: an entry that came back twice as large, or that was 0 "
                 "before, is damaged too.", {"answers": _signs_alone}),
         Mistake("zeros left out",
                 "You leave out entries that were 0 before. Such an entry that comes back as something else is damaged, "
                 "too: only a 0 afterwards is allowed.", {"answers": _not_zero_before}),
+        Mistake("places among the kept",
+                "You count places among the entries that are not 0 afterwards. Return each one's index in the whole "
+                "gradient: compare before you leave out the dropped ones, or look up where the kept ones stand.",
+                {"answers": _among_the_kept}),
+        Mistake("a list of one made a number",
+                "Where one entry is damaged you return its index and no list: squeeze() drops a dimension of length 1, "
+                "also the one that counts entries. flatten() keeps it.", seen=_one_without_its_list),
         Mistake("not in order", "These are the right places; give them in order, smallest first.", seen=_no_order),
         Mistake("a count instead of places",
                 "Return the indices of the damaged entries as a list, not how many there are.", seen=_a_count),
