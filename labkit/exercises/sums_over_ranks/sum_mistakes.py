@@ -131,6 +131,12 @@ def _is_wide(case: Case) -> bool:
     return values.tensor(case.inputs[0], "tensor").element_size() > 4
 
 
+def _is_narrow(case: Case) -> bool:
+    """Return whether elements are whole numbers of less than 64 bits."""
+    given = values.tensor(case.inputs[0], "tensor")
+    return not given.is_floating_point() and given.element_size() < 8
+
+
 def _is_mean(came: SumOutcome) -> bool:
     """Return whether every member holds the mean, or the mean in whole numbers, however it was rounded."""
     mean = came.exact.double() / len(came.members)
@@ -174,6 +180,11 @@ _COMMON = (
                 "This tensor is not float32, and torch.empty(n) is: what is received needs a buffer of the type that "
                 "is sent. Make it with torch.empty_like(chunk).",
                 failed=lambda case, failure, wire: _is_wide(case) and sizes_differ(failure)),
+    sum_mistake("sums of another type",
+                "torch.sum of whole numbers counts in int64, whatever they were: what is sent then has another type "
+                "than the tensor that it is received into. tensor += incoming keeps the tensor's type.",
+                failed=lambda case, failure, wire: _is_narrow(case) and sizes_differ(failure)
+                and "int64" in failure.message),
     sum_mistake("a rank that is not there",
                 "A rank waits for a rank that does not exist. Either the number of ranks is hard-coded (ask "
                 "dist.get_world_size(group)), or a modulo is missing: the last rank's right neighbour is rank 0.",

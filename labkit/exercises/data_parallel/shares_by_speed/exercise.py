@@ -169,7 +169,7 @@ EXERCISE = formulas(
     visible=(
         speeds_case(
             "11 samples, speeds 3, 1 and 1; 50 that divide; four devices",
-            [(11, [3, 1, 1]), (50, [100, 200, 200]), (10, [1, 1, 1, 4])],
+            [(11, [3, 1, 1]), (50, [100, 200, 200]), (13, [1, 3, 2, 3])],
             with_doubled=True,
         ),
         speeds_case("the rest goes to the largest remainders", [(10, [1, 4, 2]), (23, [5, 2, 8, 4]), (7, [10, 3, 9])]),

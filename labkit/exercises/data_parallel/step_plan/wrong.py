@@ -76,7 +76,9 @@ wrong_plan(
     ),
 )
 wrong_plan(
-    "gradients of each sample", "model gradients of each sample", ("gradient_bytes)", "sizes[d] * gradient_bytes)")
+    "gradients of each sample",
+    "model gradients of each sample",
+    ("lambda d: gradient_bytes", "lambda d: sizes[d] * gradient_bytes"),
 )
 wrong_plan(
     "hands the model on",
