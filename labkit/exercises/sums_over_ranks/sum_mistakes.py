@@ -185,6 +185,10 @@ _COMMON = (
                 "than the tensor that it is received into. tensor += incoming keeps the tensor's type.",
                 failed=lambda case, failure, wire: _is_narrow(case) and sizes_differ(failure)
                 and "int64" in failure.message),
+    sum_mistake("in a narrower type",
+                "The sums are right but for their last digits: they were computed in float32, which keeps 24 bits of a "
+                "number. Keep the tensor's own type, without float().",
+                came=lambda came: came.exact.element_size() == 8 and came.is_near(came.exact, 1e-6)),
     sum_mistake("a rank that is not there",
                 "A rank waits for a rank that does not exist. Either the number of ranks is hard-coded (ask "
                 "dist.get_world_size(group)), or a modulo is missing: the last rank's right neighbour is rank 0.",

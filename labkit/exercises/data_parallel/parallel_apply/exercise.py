@@ -30,10 +30,11 @@ def threads_case(
     failing: Mapping[int, str] | None = None,
     opposite: bool = False,
     one_function: bool = False,
+    in_order: bool = False,
 ) -> Case:
     """Return a case of parallel_apply; with `opposite` outputs need what another rank gives when all have begun.
 
-    With `one_function` all replicas are one plain function.
+    With `one_function` all replicas are one plain function; with `in_order` those that fail do so in their order.
     """
     generator = draws.generator(seed, *(("rank", 0) if opposite else ()))
     given: dict[str, Value] = {
@@ -43,6 +44,7 @@ def threads_case(
         "gradients": gradients,
         "failing": {str(number): kind for number, kind in (failing or {}).items()},
         **({"one_function": True} if one_function else {}),
+        **({"in_order": True} if in_order else {}),
     }
     if not opposite:
         return Case(name, 1, (given,))
@@ -144,7 +146,8 @@ def _wrong_outputs(case: Case, came: Values, right: Values) -> Iterator[Finding]
         yield Finding(_NOT_JOINED, f"parallel_apply returned before all of the replicas had ended.{none}")
     if not isinstance(outputs, list) or len(outputs) != len(wanted):
         what = f"{len(outputs)} outputs" if isinstance(outputs, list) else str(in_words(outputs))
-        yield Finding("", f"There are {len(wanted)} replicas, and {what} came.")
+        name = "" if isinstance(outputs, list) or outputs is None else _NO_LIST
+        yield Finding(name, f"There are {len(wanted)} replicas, and {what} came.")
         return
     nothing = [number for number, mine in enumerate(outputs) if mine is None]
     if nothing:
@@ -164,7 +167,7 @@ def _wrong_outputs(case: Case, came: Values, right: Values) -> Iterator[Finding]
         yield Finding(_GRADIENTS, text)
 
 
-_TOO_FEW = "too few at the same time"
+_TOO_FEW, _NO_LIST = "too few at the same time", "no list"
 _ONE_FOR_ALL, _BY_FUNCTION, _FORWARD = (
     "one replica in all threads",
     "results kept by function",
@@ -193,7 +196,7 @@ EXERCISE = declared(
         threads_case("one plain function three times", 147, 3, one_function=True),
         threads_case("33 replicas", 146, 33),
         threads_case("replica 1 of 3 raises a ValueError", 144, 3, failing={1: "ValueError"}),
-        threads_case("replica 0 of 2 raises a KeyError", 148, 2, failing={0: "KeyError"}),
+        threads_case("replicas 0 and 1 of 3 raise", 148, 3, failing={0: "KeyError", 1: "ValueError"}, in_order=True),
         threads_case("replicas 2 and 1 of 4 raise", 145, 4, failing={2: "ValueError", 1: "BadSampleError"}),
     ),
     distributed=False,
@@ -224,6 +227,8 @@ EXERCISE = declared(
         Mistake(_FORWARD,
                 "A replica may be a plain function, which has no forward: call it, replica(**inputs[i]). That also "
                 "runs a module's hooks.", says=("has no attribute 'forward'",), certain=True),
+        Mistake(_NO_LIST,
+                "Return a list: pool.map gives an iterator, and (... for ...) too; list(...) goes through it."),
         Mistake(_NOT_JOINED,
                 "You returned before the replicas were done, or never called one: starting a thread does not wait for "
                 "it. Start them all, then wait for all."),

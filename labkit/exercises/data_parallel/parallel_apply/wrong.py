@@ -203,3 +203,16 @@ wrong(
         "thread.start()\n", "thread.start()\n    outputs[0] = replicas[0](**inputs[0])\n"
     ),
 )
+wrong(
+    "one place for the error",
+    "another replica's exception",
+    NUMBERED.replace("errors[number] = error", "errors[0] = error"),
+)
+WRONG.changed(
+    "what map returns",
+    "no list",
+    (
+        "    return [future.result() for future in futures]",
+        "    return (future.result() for future in futures)",
+    ),
+)

@@ -172,7 +172,9 @@ def _wrong_pieces(case: Case, came: Value, right: Values) -> Iterator[Finding]:
             elif (isinstance(tensor, dict) and tensor != mine) or (
                 isinstance(tensor, Tensor) and not close(mine, tensor)
             ):
-                yield Finding(mistake, f"{key!r} of piece {place} is {_in_words(mine)}, expected {_in_words(tensor)}.")
+                text = f"{key!r} of piece {place} is {_in_words(mine)}, expected {_in_words(tensor)}."
+                name, more = _dtypes(mine, tensor)
+                yield Finding(name or mistake, text + more)
 
 
 def _whole(sizes: Sequence[int], due: Sequence[int]) -> str:
@@ -193,10 +195,17 @@ def _wrong_whole(case: Case, came: Values, right: Values) -> Iterator[Finding]:
         outputs = _outputs(case)
         ways = [(name, lambda way=way: way(outputs)) for name, way in _OTHER_WHOLES]
         mistake = as_if(mine, ways, lambda a, b: a.shape == b.shape and torch.allclose(a.double(), b.double()))
-        mistake = _DTYPE if numbers and mine.dtype != wanted.dtype else mistake
-        dtypes = f" Its dtype is {mine.dtype}, expected {wanted.dtype}." if mine.dtype != wanted.dtype else ""
-        text = f"gather returned {_in_words(mine)}, expected {_in_words(wanted)}.{dtypes}"
-        yield Finding(mistake, text, listing(wanted), listing(mine))
+        name, more = _dtypes(mine, wanted)
+        text = f"gather returned {_in_words(mine)}, expected {_in_words(wanted)}.{more}"
+        yield Finding(name or mistake, text, listing(wanted), listing(mine))
+
+
+def _dtypes(mine: Value, wanted: Value) -> tuple[str, str]:
+    """Return the mistake of a tensor that is right but for its dtype, and a sentence about dtypes that differ."""
+    if not isinstance(mine, Tensor) or not isinstance(wanted, Tensor) or mine.dtype == wanted.dtype:
+        return "", ""
+    right = mine.shape == wanted.shape and torch.allclose(mine.double(), wanted.double())
+    return _DTYPE if right else "", f" Its dtype is {mine.dtype}, expected {wanted.dtype}."
 
 
 def _sizes(pieces: Sequence[Mapping[str, Value]]) -> list[int]:
@@ -292,7 +301,7 @@ EXERCISE = declared(
             3,
         ),
         scatter_case("scatter: 3 samples, 5 devices", {"x": drawn(_G, 3, 1, 2), "y": drawn(_G, 3)}, 5),
-        scatter_case("scatter: two kinds of device", {"x": drawn(_G, 5, 2)}, ["cpu", "meta", "cpu"]),
+        scatter_case("scatter: two kinds of device", {"x": drawn(_G, 5, 2)}, ["cpu", "meta", "meta"]),
         gather_case("gather: outputs of 3, 2 and 2 samples", [drawn(_G, size, 2) for size in (3, 2, 2)]),
         gather_case("gather: three outputs of 2 samples", [drawn(_G, 2, 3) for _ in range(3)]),
         gather_case("gather: four losses", [drawn(_G) for _ in range(4)]),
@@ -372,7 +381,7 @@ EXERCISE = declared(
                 "outputs without any, as they are."),
         Mistake(_DTYPE,
                 "The numbers are right and their dtype is not: torch.empty, torch.zeros and torch.tensor make float32 "
-                "unless told otherwise. torch.cat and torch.stack keep the outputs' dtype."),
+                "unless told otherwise. Slices, torch.cat and torch.stack keep what was there."),
         Mistake(_LOSSES,
                 "A loss has no dimension along which cat could join it: those become a vector, one entry each.",
                 says=("zero-dimensional tensor",), certain=True),

@@ -110,3 +110,9 @@ changed(
         "else torch.empty(sum(map(len, there)), *there[0].shape[1:], device=device).copy_(torch.cat(there))",
     ),
 )
+changed(
+    "new tensors of the numbers",
+    "another dtype",
+    ("parts[i].to(devices[i])", "torch.tensor(parts[i].tolist(), device=devices[i])"),
+)
+changed("devices from the last", "not on its device", ("parts[i].to(devices[i])", "parts[i].to(devices[-1 - i])"))

@@ -114,7 +114,7 @@ EXERCISE = declared(
         sum_case(2, 3, (7,)),
         sum_case(1, 2, (5,)),
         sum_case(3, 4, (2, 3)),
-        sum_case(4, 3, (5,), dtype=torch.float64),
+        sum_case(4, 3, (5,), dtype=torch.float64, least=2**25),
         sum_case(5, 2, (3,), dtype=torch.int32),
     ),
     hints=(
@@ -126,8 +126,8 @@ EXERCISE = declared(
     ),
     sweep=sweep(lambda size: sum_case(100 + size, size, (size + 2,))),
     mistakes=(
-        *common("calls the library", "buffer of another type", "sums of another type", "buffer reused in flight",
-                "message not waited for"),
+        *common("calls the library", "buffer of another type", "sums of another type", "in a narrower type",
+                "buffer reused in flight", "message not waited for"),
         SEND_NOT_WAITED,
         sum_mistake(_RECEIVES_INTO,
                     "Rank 0 sent the total, and its own tensor holds what came last: it received into that tensor, and "
