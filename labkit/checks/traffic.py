@@ -32,8 +32,8 @@ SENT = (
 """What `library_calls`, `lost_messages` and `unread_messages` find."""
 SEND_NOT_WAITED = Mistake(
     NOT_SENT,
-    "isend only begins to send. The numbers have left when wait() returns, so wait for every isend before you return: "
-    "whoever called you may change the tensor at once.",
+    "isend only begins to send. The numbers have left when wait() returns; keep what isend returned, and wait for it "
+    "before you return. Dropped, it may never leave, or leave when somebody has changed the tensor.",
 )
 """What `unfinished_sends` finds."""
 

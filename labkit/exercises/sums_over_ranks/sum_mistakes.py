@@ -15,7 +15,7 @@ from labkit.checks.blame import Sign
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake
 from labkit.checks.failures import NOBODY_EXPECTED, sizes_differ
-from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in, waits_on_the_finished
+from labkit.checks.hanging import hangs, looks_for_a_stranger, nobody_waited, waits_in, waits_on_the_finished
 from labkit.checks.wire import Wire
 from labkit.exercises.sums_over_ranks.on_ranks import view_of
 from labkit.exercises.sums_over_ranks.sum_outcome import Mark, SumOutcome, is_complete, sum_outcome
@@ -167,11 +167,15 @@ def _left_the_group(came: SumOutcome) -> bool:
 
 _GAPS = ("transposed", "every other", "column")
 _LIBRARY, _IN_FLIGHT, _NOT_WAITED = traffic.SENT
+_NOT_SENT = traffic.SEND_NOT_WAITED
 _COMMON = (
     sum_mistake(_LIBRARY.name, _LIBRARY.hint, failed=lambda case, failure, wire: bool(wire.collectives)),
     sum_mistake(_IN_FLIGHT.name, _IN_FLIGHT.hint, came=lambda came: bool(came.wire.problems_of("changed_in_flight")),
                 failed=lambda case, failure, wire: bool(wire.problems_of("changed_in_flight"))),
-    sum_mistake(_NOT_WAITED.name, _NOT_WAITED.hint, came=lambda came: any(traffic.unread_messages(came.wire))),
+    sum_mistake(_NOT_WAITED.name, _NOT_WAITED.hint, came=lambda came: any(traffic.unread_messages(came.wire)),
+                failed=lambda case, failure, wire: nobody_waited(case, failure, wire, "irecv")),
+    sum_mistake(_NOT_SENT.name, _NOT_SENT.hint, came=lambda came: any(traffic.unfinished_sends(came.wire)),
+                failed=lambda case, failure, wire: nobody_waited(case, failure, wire, "isend")),
     sum_mistake("sizes disagree",
                 "What a rank receives in a step must be the chunk that its left neighbour sends in it, cut at the "
                 "same places: check which chunk each of the two names in that step (ring_plan says it), then the "

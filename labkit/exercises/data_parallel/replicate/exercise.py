@@ -170,6 +170,7 @@ def _on_the_wrong_device(case: Case, got: Got, wire: Wire) -> bool:
 
 
 _OTHER_MODE, _SOME = "another mode", "some parameters left out"
+_MOVED = "moved as a whole module"
 _DETACHED, _ONLY_FIRST, _ONLY_OTHERS, _AVERAGED, _TIED = (
     "detached", "only replica 0's gradients", "only the others' gradients", "averaged", "the shared weight lost",
 )  # fmt: skip
@@ -217,7 +218,13 @@ EXERCISE = declared(
                 "module.parameters() lists those of all submodules; recurse=False, or a look at one kind of layer, "
                 "leaves some out."),
         Mistake(_ONLY_FIRST,
-                "The module has the gradients of replica 0 alone: the other replicas are cut off from it."),
+                "The module has the gradients of replica 0 alone: the other replicas are cut off from it. What stands in "
+                "a parameter's place must come out of it by an operation that autograd sees, .to(device, copy=True): "
+                "load_state_dict and deepcopy leave no trace, and a memo is keyed by id(parameter)."),
+        Mistake(_MOVED,
+                "module.to() moves Parameters, and a copy that autograd can follow is none. Move each tensor, "
+                "tensor.to(device, copy=True), before it takes its place in the replica.",
+                says=("param must be a Parameter",), certain=True),
         Mistake(_ONLY_OTHERS,
                 "The gradients of replica 0 are missing: it is cut off from the module, or another replica's gradient "
                 "was written over its own. They must add up."),
@@ -240,7 +247,8 @@ EXERCISE = declared(
                 "with the same memo returns it again: make a new memo, with new copies, for each replica."),
         Mistake(_SHARED,
                 "Replicas from 1 on need tensors of their own. Where the tensor is already on the device, .to(device) "
-                "returns it unchanged; .to(device, copy=True) makes a copy."),
+                "returns it unchanged; .to(device, copy=True) makes a copy. Each "
+                "replica needs its own."),
         Mistake(_ELSEWHERE, "Parameters and buffers of replica i belong on devices[i].", seen=_on_the_wrong_device,
                 certain=True),
         Mistake(_CHANGED,

@@ -200,3 +200,9 @@ WRONG.changed(
     "some parameters left out",
     ("[*module.parameters(), *module.buffers()]", "[*module.parameters(recurse=False), *module.buffers()]"),
 )
+WRONG.changed(
+    "moves the replica as a whole",
+    "moved as a whole module",
+    ("tensor.to(device, copy=number > 0)", "tensor.clone() if number > 0 else tensor"),
+    ("copy.deepcopy(module, memo)", "copy.deepcopy(module, memo).to(device)"),
+)

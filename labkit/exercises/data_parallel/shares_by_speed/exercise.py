@@ -157,6 +157,25 @@ def _to_who_is_done_first(num_samples: int, speeds: Sequence[int]) -> list[int]:
     return shares
 
 
+def _last_gets_what_is_left(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares = _rounded(num_samples, speeds)[:-1]
+    return [*shares, num_samples - sum(shares)]
+
+
+def _share_of_what_is_left(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares: list[int] = []
+    for place, speed in enumerate(speeds):
+        shares.append(round((num_samples - sum(shares)) * speed / sum(speeds[place:])))
+    return shares
+
+
+def _whole_rounds(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares = [num_samples // sum(speeds) * speed for speed in speeds]
+    for place in range(num_samples - sum(shares)):
+        shares[place % len(speeds)] += 1
+    return shares
+
+
 def _last_of_equals(num_samples: int, speeds: Sequence[int]) -> list[int]:
     return by_speed(num_samples, speeds[::-1])[::-1]
 
@@ -195,6 +214,13 @@ EXERCISE = formulas(
         Mistake("each rounded by itself",
                 "The shares do not always add up: each was rounded separately. Round down, then hand out the rest.",
                 {_SHARES: (_rounded, _rounded_up)}),
+        Mistake("the last gets what is left",
+                "You round share by share, and what is left over or lacking is the last device's. Round all shares "
+                "down first, and give what is left over to the largest remainders.",
+                {_SHARES: (_last_gets_what_is_left, _share_of_what_is_left)}),
+        Mistake("divided before it is multiplied",
+                "num_samples // sum(speeds) throws away what does not divide before a speed has been multiplied with "
+                "it. Multiply first: num_samples * speed // sum(speeds).", {_SHARES: _whole_rounds}),
         Mistake("places rounded",
                 "You round down the places where shares begin and end, so a sample goes to whoever stands where the "
                 "fractions add up to a whole one. Round down each device's own share, and give what is left over to "

@@ -117,3 +117,16 @@ wrong_shares(
     "    for _ in range(num_samples):\n"
     "        shares[min(range(len(speeds)), key=lambda d: (shares[d] + 1) / speeds[d])] += 1",
 )
+wrong_shares(
+    "the last gets what is left",
+    "the last gets what is left",
+    "shares = [round(num_samples * speed / sum(speeds)) for speed in speeds[:-1]]\n"
+    "    shares.append(num_samples - sum(shares))",
+)
+wrong_shares(
+    "divides first",
+    "divided before it is multiplied",
+    "shares = [num_samples // sum(speeds) * speed for speed in speeds]\n"
+    "    for device in range(num_samples - sum(shares)):\n"
+    "        shares[device % len(speeds)] += 1",
+)

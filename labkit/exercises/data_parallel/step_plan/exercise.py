@@ -119,6 +119,23 @@ def _of_pieces(sizes_of: Callable[[list[int]], list[int]], *kinds: str) -> Calla
     return plan
 
 
+def _of_the_batch(call: list[Any]) -> list[Move]:
+    """Return the plan in which the bytes given are those of the whole batch."""
+    whole = sum(call[0])
+    return [[*move[:3], move[3] // whole] if move[0] in _SAMPLES else move for move in right_plan(*call)]
+
+
+def _gradients_of(place: int) -> Callable[[list[Any]], list[Move]]:
+    """Return the plan in which one device alone sends its model gradients."""
+
+    def plan(call: list[Any]) -> list[Move]:
+        moves = right_plan(*call)
+        gradients = [move for move in moves if move[0] == "model gradients"]
+        return [move for move in moves if move[0] != "model gradients"] + gradients[place:][:1]
+
+    return plan
+
+
 def _all_samples(sizes: list[int]) -> list[int]:
     return [sum(sizes)] * len(sizes)
 
@@ -147,7 +164,7 @@ _ORDER, _OTHER_WAY, _ALL, _EQUAL, _AS_MODEL = (
     "another order", "the wrong way", "the whole batch for everyone", "equal pieces assumed",
     "gradients as large as the model",
 )  # fmt: skip
-_NO_BUFFERS = "buffers stay"
+_NO_BUFFERS, _ONE_DEVICE = "buffers stay", "one device's gradients alone"
 _MORE, _EACH_SAMPLES, _HANDED_ON = (
     "moves after the end",
     "model gradients of each sample",
@@ -169,6 +186,10 @@ _WAYS: tuple[tuple[str, Callable[[list[Any]], list[Move]]], ...] = (
     (_ALL, _of_pieces(_all_samples, "inputs")),
     (_ALL, _of_pieces(_all_samples, *_SAMPLES)),
     (_ONE_SAMPLE, _of_pieces(_one_each, "inputs")),
+    (_ONE_SAMPLE, _of_pieces(_one_each, "output gradients")),
+    (_ONE_SAMPLE, _of_the_batch),
+    (_ONE_DEVICE, _gradients_of(-1)),
+    (_ONE_DEVICE, _gradients_of(0)),
     (_ONE_SAMPLE, _of_pieces(_one_each, "outputs", "output gradients")),
     (_ONE_SAMPLE, _of_pieces(_one_each, *_SAMPLES)),
     (_EQUAL, _of_pieces(_equal_sizes, *_SAMPLES)),
@@ -249,7 +270,8 @@ EXERCISE = declared(
                 "A model has model_bytes: its buffers and its frozen parameters go out with it, though they have no "
                 "gradient."),
         Mistake(_ONE_SAMPLE,
-                "input_bytes and output_bytes are those of one sample; a device has sizes[device] of them."),
+                "input_bytes and output_bytes are those of one sample; a device has sizes[device] of them, and an "
+                "output's gradient is as large as the output."),
         Mistake(_NEIGHBOUR,
                 "These are the samples of the device before: sizes begins with device 0, so device d has sizes[d]."),
         Mistake(_MORE,
@@ -258,6 +280,9 @@ EXERCISE = declared(
         Mistake(_EACH_SAMPLES,
                 "A copy of the model has gradients once, however many samples it saw: backward adds them up on its "
                 "device."),
+        Mistake(_ONE_DEVICE,
+                "Each copy of the model has gradients of its own, from its own samples, and device 0 adds them up: "
+                "every other device sends its gradients."),
         Mistake(_HANDED_ON,
                 "The model is handed on from one device to the next. Everything in this step comes from device 0 or "
                 "goes there."),

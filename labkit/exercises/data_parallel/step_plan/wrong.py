@@ -85,3 +85,14 @@ wrong_plan(
     "handed on, device by device",
     ("Move(what, 0, d, size_of(d))", 'Move(what, d - 1 if what == "model" else 0, d, size_of(d))'),
 )
+wrong_plan(
+    "one gradient for all",
+    "one device's gradients alone",
+    ("return plan", 'return [m for m in plan if m.what != "model gradients"] + plan[len(plan) - 1 :]'),
+)
+wrong_plan(
+    "bytes of the batch",
+    "the bytes of one sample",
+    ("sizes[d] * ", "sizes[d] / sum(sizes) * "),
+    ("size_of(d)", "int(size_of(d))"),
+)

@@ -11,7 +11,7 @@ from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
 from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in
 from labkit.checks.structure import and_more
-from labkit.checks.traffic import SEND_NOT_WAITED, library_calls, lost_messages, unfinished_sends, unread_messages
+from labkit.checks.traffic import library_calls, lost_messages, unfinished_sends, unread_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.naive_all_reduce.driver import drive
 from labkit.exercises.sums_over_ranks.sum_mistakes import common, reworded, sum_mistake
@@ -127,8 +127,7 @@ EXERCISE = declared(
     sweep=sweep(lambda size: sum_case(100 + size, size, (size + 2,))),
     mistakes=(
         *common("calls the library", "buffer of another type", "sums of another type", "in a narrower type",
-                "buffer reused in flight", "message not waited for"),
-        SEND_NOT_WAITED,
+                "buffer reused in flight", "message not waited for", "send not waited for"),
         sum_mistake(_RECEIVES_INTO,
                     "Rank 0 sent the total, and its own tensor holds what came last: it received into that tensor, and "
                     "added up in another. Receive into a buffer of its own, or copy the total back: "

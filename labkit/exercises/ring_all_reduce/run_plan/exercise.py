@@ -15,7 +15,7 @@ from labkit.checks.case import Case, Failure, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
-from labkit.checks.hanging import hangs, waits_in
+from labkit.checks.hanging import hangs, nobody_waited, waits_in
 from labkit.checks.traffic import library_calls, lost_messages, unfinished_sends
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.plan_cases import (
@@ -261,6 +261,11 @@ EXERCISE = declared(
     ),
     mistakes=(
         *in_failures("calls the library", "buffer of another type"),
+        sum_mistake(_WAIT,
+                    "A chunk was used before its message had arrived, or had left: call wait() on every work that "
+                    "dist.batch_isend_irecv returns, before you touch a tensor.",
+                    failed=lambda case, failure, wire: nobody_waited(case, failure, wire, "isend")
+                    or nobody_waited(case, failure, wire, "irecv")),
         sum_mistake(_EMPTY_BATCH,
                     "dist.batch_isend_irecv does not take an empty list: where all chunks of a step are empty there "
                     "is nothing to post, so leave the call out.", failed=_posted_nothing, certain=True),
@@ -338,8 +343,5 @@ EXERCISE = declared(
                     "The numbers of the steps have gaps: group the records you are given, do not count steps "
                     "yourself."),
         *in_failures(GROUP_RANKS),
-        sum_mistake(_WAIT,
-                    "A chunk was used before its message had arrived, or had left: call wait() on every work that "
-                    "dist.batch_isend_irecv returns, before you touch a tensor."),
     ),
 )  # fmt: skip
