@@ -218,9 +218,9 @@ EXERCISE = declared(
                 "module.parameters() lists those of all submodules; recurse=False, or a look at one kind of layer, "
                 "leaves some out."),
         Mistake(_ONLY_FIRST,
-                "The module has the gradients of replica 0 alone: the other replicas are cut off from it. What stands in "
-                "a parameter's place must come out of it by an operation that autograd sees, .to(device, copy=True): "
-                "load_state_dict and deepcopy leave no trace, and a memo is keyed by id(parameter)."),
+                "The module has the gradients of replica 0 alone: the other replicas are cut off from it. What stands "
+                "in a parameter's place must come out of it by an operation that autograd sees, .to(device, "
+                "copy=True): load_state_dict and deepcopy leave no trace, and a memo is keyed by id(parameter)."),
         Mistake(_MOVED,
                 "module.to() moves Parameters, and a copy that autograd can follow is none. Move each tensor, "
                 "tensor.to(device, copy=True), before it takes its place in the replica.",

@@ -96,7 +96,11 @@ def _divides_none(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def _failed(case: Case, got: Got, wire: Wire) -> bool:
-    return isinstance(got, Failure) and got.kind in (*HANGS, "died", "exception")
+    return isinstance(got, Failure) and (got.kind in (*HANGS, "died") or "onnection" in got.message)
+
+
+def _calls_differ(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, Failure) and "must call the same collectives" in got.message
 
 
 def _same(mine: Tensor, right: Tensor) -> bool:
@@ -133,9 +137,9 @@ EXERCISE = declared(
                 "or tensor.copy_(mean). A mean that is returned, or gets the name tensor, or is put into tensor.data, "
                 "lies elsewhere.", {"tensor": _of_stack(lambda stack, rank: stack[rank])}),
         Mistake("sum instead of mean",
-                "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient went "
-                "to a new tensor: tensor = tensor / n only binds the name to it, tensor /= n changes the tensor you "
-                "were given.", seen=_all_hold_the_sum),
+                "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient is "
+                "another tensor: tensor / n and tensor.div(n) leave the tensor that you were given as it is, and "
+                "tensor /= n changes it.", seen=_all_hold_the_sum),
         Mistake("divided by the rank",
                 "Each rank divided by its own number plus 1. All divide by the same: the number of ranks, "
                 "dist.get_world_size().",
@@ -152,10 +156,21 @@ EXERCISE = declared(
                 "this tensor. (Were they added to a copy, or nobody waited for them?)",
                 {"tensor": _of_stack(lambda stack, rank: stack[rank] / len(stack))}, everywhere=True),
         Mistake("one rank's numbers for all",
-                "Every rank holds rank 0's own numbers: broadcast hands them out and adds nothing. The mean needs all "
-                "ranks' numbers: dist.all_reduce adds them up.",
+                "Every rank holds rank 0's own numbers: broadcast writes them over those of the others, and adds "
+                "nothing. The mean needs all ranks' numbers: dist.all_reduce adds them up.",
                 {"tensor": (_of_stack(lambda stack, rank: stack[0] / len(stack)),
                             _of_stack(lambda stack, rank: stack[0]))}, everywhere=True),
+        Mistake("one tensor in all places",
+                "Every rank holds the last rank's numbers: [tensor] * n is one tensor, n times, and what is gathered "
+                "last stays in it. Make a new one for each place: [torch.empty_like(tensor) for _ in range(n)].",
+                {"tensor": _of_stack(lambda stack, rank: stack[-1])}, everywhere=True),
+        Mistake("rounded",
+                "The mean of whole numbers need not be one: do not round, and divide with /= and not with //=.",
+                {"tensor": (_of_stack(lambda stack, rank: stack.mean(0).round()),
+                            _of_stack(lambda stack, rank: stack.mean(0).floor()))}),
+        Mistake("the median",
+                "This is the median, the number in the middle. The mean is the sum divided by how many there are.",
+                {"tensor": _of_stack(lambda stack, rank: stack.median(0).values)}),
         Mistake("its own left out",
                 "Every rank has the mean of the others: its own numbers are missing. The mean is over all ranks, this "
                 "one too.",
@@ -197,8 +212,8 @@ EXERCISE = declared(
                 "element: the tensor keeps its shape, and ranks must talk to each other.",
                 {"tensor": _of_stack(lambda stack, rank: stack[rank].mean().expand_as(stack[rank]))}),
         Mistake("mean over elements too",
-                "All elements have become one number: after the sum over ranks the mean of its elements was taken. "
-                "Divide each element of the sum by the number of ranks.",
+                "All elements have become one number: the mean was taken over ranks and over elements. Take it over "
+                "ranks alone: divide each element of the sum by the number of ranks.",
                 {"tensor": (_of_stack(lambda stack, rank: stack.sum(0).mean().expand_as(stack[rank])),
                             _of_stack(lambda stack, rank: stack.mean().expand_as(stack[rank])))}),
         Mistake("only rank 0 has it",
@@ -207,6 +222,9 @@ EXERCISE = declared(
         Mistake("what all_reduce returns",
                 "dist.all_reduce returns None: it writes the sum into the tensor that you hand to it. Divide that "
                 "tensor.", seen=_divides_none, certain=True),
+        Mistake("ranks call different things",
+                "The ranks do not call the same: who is src or dst, and how large the tensor is, must be the same on "
+                "all ranks that take part in a collective.", seen=_calls_differ),
         Mistake("not every rank takes part",
                 "A collective needs every rank: inside `if rank == 0` only one rank calls it, and the others never "
                 "come.", seen=_failed),

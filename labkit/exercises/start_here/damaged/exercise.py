@@ -72,6 +72,19 @@ def _not_zero_before(case: Case, place: int) -> Value:
     return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if was and is_ and is_ != was]
 
 
+def _shrunk(case: Case, place: int) -> Value:
+    return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if is_ and abs(is_) < abs(was)]
+
+
+def _kept(case: Case, place: int) -> Value:
+    return [at for at, is_ in enumerate(_pair(case, place)[1]) if is_]
+
+
+def _new_values(case: Case, place: int) -> Value:
+    before, after = _pair(case, place)
+    return [at for at, is_ in enumerate(after) if is_ and is_ not in before]
+
+
 def _grown(case: Case, place: int) -> Value:
     return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if is_ and is_ > was]
 
@@ -125,7 +138,12 @@ EXERCISE = answers(
         gradients_case("nothing dropped, nothing damaged", [([1.0, -2.0, 3.0], [1.0, -2.0, 3.0])]),
         gradients_case("some dropped, none damaged", [([0.1, -2.0, 0.3, 4.0], [0.0, -2.0, 0.0, 4.0])]),
         gradients_case(
-            "signs lost", [([0.1, -2.0, 0.3, -4.0], [0.0, 2.0, 0.0, 4.0]), ([3.0, -3.0, 0.5], [3.0, 3.0, 0.0])]
+            "signs lost",
+            [
+                ([0.1, -2.0, 0.3, -4.0], [0.0, 2.0, 0.0, 4.0]),
+                ([3.0, -3.0, 0.5], [3.0, 3.0, 0.0]),
+                ([1.0, 2.0], [-3.0, 2.0]),
+            ],
         ),
         gradients_case("values scaled, a zero that came back as something", [([0.0, 2.0, -1.0], [5.0, 4.0, -1.0])]),
         gradients_case(
@@ -153,6 +171,13 @@ EXERCISE = answers(
         Mistake("small entries taken for dropped",
                 "You leave out entries that are small afterwards. Dropped means 0: an entry of 3e-07 was not dropped, "
                 "and must be exactly what it was.", {"answers": _small_ones_dropped}),
+        Mistake("all that was kept",
+                "You name all entries that are not 0 afterwards. Damaged are those that are not what they "
+                "were.",
+                {"answers": _kept}),
+        Mistake("values that stood elsewhere",
+                "A value passes if it stood anywhere in the gradient before. Compare place by place: entry i "
+                "afterwards with entry i before.", {"answers": _new_values}),
         Mistake("only what has grown",
                 "You name entries that became larger. One that became smaller, and not 0, is damaged, too: ask whether "
                 "it is what it was (!=).", {"answers": _grown}),
@@ -169,6 +194,9 @@ EXERCISE = answers(
         Mistake("a list of one made a number",
                 "Where one entry is damaged you return its index and no list: squeeze() drops a dimension of length 1, "
                 "also the one that counts entries. flatten() keeps it.", seen=_one_without_its_list),
+        Mistake("only what has shrunk",
+                "You name entries whose magnitude became smaller. A larger one, or one with another sign, is damaged, "
+                "too: ask whether it is what it was (!=).", {"answers": _shrunk}),
         Mistake("not in order", "These are the right places; give them in order, smallest first.", seen=_no_order),
         Mistake("a count instead of places",
                 "Return the indices of the damaged entries as a list, not how many there are.", seen=_a_count),

@@ -79,3 +79,15 @@ wrong(
     "a list of one made a number",
     "return ((after != 0) & (after != before)).nonzero().squeeze().tolist()",
 )
+wrong("all that was kept", "all that was kept", "return after.nonzero().flatten().tolist()")
+wrong(
+    "what has shrunk",
+    "only what has shrunk",
+    "return ((after != 0) & (after.abs() < before.abs())).nonzero().flatten().tolist()",
+)
+wrong(
+    "looks for values anywhere",
+    "values that stood elsewhere",
+    "known = set(before.tolist())\n"
+    "return [at for at, value in enumerate(after.tolist()) if value and value not in known]",
+)

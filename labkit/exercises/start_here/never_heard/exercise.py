@@ -106,6 +106,10 @@ def _one_decides(last: bool) -> Callable[[Case, int], Value]:
     return way
 
 
+def _first_alone(case: Case, place: int) -> Value:
+    return [m["src"] for m in _lists(case)[place] if m["received"] is None][:1]
+
+
 def _repeated(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether these are the right ranks, some of them more than once, in any order."""
     mine, right = values_of(got), expected(case)
@@ -168,6 +172,9 @@ EXERCISE = answers(
         Mistake("a rank more than once",
                 "A rank that sent several messages is named once: collect the ranks in a set.", {"answers": _each},
                 seen=_repeated),
+        Mistake("the first alone",
+                "You stop at the first message that nobody received: a return within the loop ends it. Go through all "
+                "messages, and return then.", {"answers": _first_alone}),
         Mistake("one message decides for its rank",
                 "One message of each rank decides here, its first or its last: a dictionary by rank keeps one value. "
                 "Ask whether any of its messages was received by nobody.",

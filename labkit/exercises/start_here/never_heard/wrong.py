@@ -98,3 +98,8 @@ wrong(
     "    lost[message.src] |= message.received is None\n"
     "return [rank for rank, was in enumerate(lost) if was]",
 )
+wrong(
+    "returns in the loop",
+    "the first alone",
+    "for message in messages:\n    if message.received is None:\n        return [message.src]\nreturn []",
+)
