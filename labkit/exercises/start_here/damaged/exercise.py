@@ -68,6 +68,12 @@ def _tolerant(case: Case, place: int) -> Value:
     return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if is_ and abs(is_ - was) > 1e-2]
 
 
+def _relative(case: Case, place: int) -> Value:
+    """Return what is left where a thousandth of an entry, and a hundred-millionth, pass for nothing, as in isclose."""
+    pair = enumerate(zip(*_pair(case, place), strict=True))
+    return [at for at, (was, is_) in pair if is_ and abs(is_ - was) > 1e-8 + 1e-3 * abs(was)]
+
+
 def _not_zero_before(case: Case, place: int) -> Value:
     return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if was and is_ and is_ != was]
 
@@ -167,7 +173,7 @@ EXERCISE = answers(
                 {"answers": _by_magnitude}),
         Mistake("compared with a tolerance",
                 "An entry that changed in its last digits counts as unchanged for you. It must be exactly what it was: "
-                "compare with !=, not with isclose or a tolerance.", {"answers": _tolerant}),
+                "compare with !=, not with isclose or a tolerance.", {"answers": (_tolerant, _relative)}),
         Mistake("small entries taken for dropped",
                 "You leave out entries that are small afterwards. Dropped means 0: an entry of 3e-07 was not dropped, "
                 "and must be exactly what it was.", {"answers": _small_ones_dropped}),
