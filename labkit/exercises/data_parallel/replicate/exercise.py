@@ -83,10 +83,10 @@ def expected(case: Case) -> list[Values]:
 def structure(case: Case) -> list[Any]:
     """Return the structure of what must come, where a parameter's gradient may be missing; `find` says which."""
     (right,) = expected(case)
-    gradients = right.get("gradients")
-    if isinstance(gradients, dict):
-        right["gradients"] = {name: OneOf((each, None)) for name, each in gradients.items()}  # type: ignore[assignment]
-    return [right]
+    wanted: dict[str, Any] = dict(right)
+    if "gradients" in right:
+        wanted["gradients"] = {name: OneOf((each, None)) for name, each in wanted["gradients"].items()}
+    return [wanted]
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
