@@ -214,10 +214,6 @@ EXERCISE = formulas(
         Mistake("each rounded by itself",
                 "The shares do not always add up: each was rounded separately. Round down, then hand out the rest.",
                 {_SHARES: (_rounded, _rounded_up)}),
-        Mistake("the last gets what is left",
-                "You round share by share, and what is left over or lacking is the last device's. Round all shares "
-                "down first, and give what is left over to the largest remainders.",
-                {_SHARES: (_last_gets_what_is_left, _share_of_what_is_left)}),
         Mistake("divided before it is multiplied",
                 "num_samples // sum(speeds) throws away what does not divide before a speed has been multiplied with "
                 "it. Multiply first: num_samples * speed // sum(speeds).", {_SHARES: _whole_rounds}),
@@ -252,6 +248,10 @@ EXERCISE = formulas(
         Mistake("remainders as fractions",
                 "Remainders that are equal differ in their last digit when they are computed with /. Compare them as "
                 "whole numbers: num_samples * speed % sum(speeds).", {_SHARES: _FRACTIONS}),
+        Mistake("the last gets what is left",
+                "You round share by share, and what is left over or lacking is the last device's. Round all shares "
+                "down first, and give what is left over to the largest remainders.",
+                {_SHARES: (_last_gets_what_is_left, _share_of_what_is_left)}),
         Mistake("the last of equals first",
                 "Among equal remainders, the first device goes first. Sort by the negative remainder instead of "
                 "reversing.", {_SHARES: _last_of_equals}),
