@@ -20,12 +20,13 @@ from labkit.checks.wire import Wire
 from labkit.exercises.start_here.average.driver import drive
 
 
-def mean_case(seed: int, world_size: int, shape: Sequence[int]) -> Case:
-    """Return a case of average: whole numbers, different on every rank."""
+def mean_case(seed: int, world_size: int, shape: Sequence[int], *, wide: bool = False) -> Case:
+    """Return a case of average: whole numbers, different on every rank; float32 does not keep all bits of wide ones."""
     tensors = [
         torch.randint(1, 1000, tuple(shape), generator=draws.generator(seed, "rank", rank)).float()
         for rank in range(world_size)
     ]
+    tensors = [tensor.double() + 2**25 for tensor in tensors] if wide else tensors
     name = f"{world_size} rank{'s' if world_size > 1 else ''}, {' x '.join(map(str, shape))} elements"
     return Case(name, world_size, tuple({"tensor": tensor} for tensor in tensors))
 
@@ -35,9 +36,13 @@ def given(case: Case) -> Tensor:
     return torch.stack([tensor(inputs, "tensor") for inputs in case.inputs]).double()
 
 
+def _typed(case: Case, result: Tensor) -> Tensor:
+    return result.to(tensor(case.inputs[0], "tensor").dtype)
+
+
 def means(case: Case) -> list[Values]:
     """Return the mean over ranks for every rank (the oracle)."""
-    return [{"tensor": given(case).mean(0).float()} for _ in case.inputs]
+    return [{"tensor": _typed(case, given(case).mean(0))} for _ in case.inputs]
 
 
 def least_traffic(case: Case) -> dict[int, Bytes]:
@@ -52,7 +57,7 @@ def average_100_mb(functions: Functions) -> None:
 
 def _of_stack(rule: Callable[[Tensor, int], Tensor]) -> Way:
     """Return what a wrong rule makes, on a rank, of what all were given, stacked."""
-    return lambda case, rank: rule(given(case), rank).float()
+    return lambda case, rank: _typed(case, rule(given(case), rank))
 
 
 def _two_by_two(tensors: list[Tensor]) -> Tensor:
@@ -72,13 +77,13 @@ def _divided_too_early(last: int) -> Way:
             return None
         parts = stack / len(stack)
         parts[last] = stack[last]
-        return parts.sum(0).float()
+        return _typed(case, parts.sum(0))
 
     return way
 
 
 def _divided_by(count: int) -> Way:
-    return lambda case, rank: (given(case).sum(0) / count).float() if count != case.world_size else None
+    return lambda case, rank: _typed(case, given(case).sum(0) / count) if count != case.world_size else None
 
 
 def _only_rank_0_is_right(case: Case, got: Got, wire: Wire) -> bool:
@@ -87,7 +92,7 @@ def _only_rank_0_is_right(case: Case, got: Got, wire: Wire) -> bool:
 
 def _all_hold_the_sum(case: Case, got: Got, wire: Wire) -> bool:
     return not isinstance(got, Failure) and all(
-        _same(tensor(each, "tensor"), given(case).sum(0).float()) for each in got
+        _same(tensor(each, "tensor"), _typed(case, given(case).sum(0))) for each in got
     )
 
 
@@ -99,12 +104,18 @@ def _failed(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and (got.kind in (*HANGS, "died") or "onnection" in got.message)
 
 
+def _right_in_float32(case: Case, got: Got, wire: Wire) -> bool:
+    wide = tensor(case.inputs[0], "tensor").dtype == torch.float64
+    right = given(case).mean(0)
+    return wide and not isinstance(got, Failure) and all(near(tensor(each, "tensor"), right, 1e-6) for each in got)
+
+
 def _calls_differ(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and "must call the same collectives" in got.message
 
 
 def _same(mine: Tensor, right: Tensor) -> bool:
-    return near(mine, right, 1e-5)
+    return near(mine, right, 1e-5 if right.dtype == torch.float32 else 1e-12)
 
 
 EXERCISE = declared(
@@ -114,7 +125,7 @@ EXERCISE = declared(
     oracle=means,
     least=least_traffic,
     looks=(Result("tensor", "{ranks}. Rank {rank} has {has}, expected {needs}.", same=_same),),
-    visible=(mean_case(1, 4, (6,)), mean_case(2, 3, (5,)), mean_case(3, 2, (2, 3))),
+    visible=(mean_case(1, 4, (6,)), mean_case(2, 3, (5,)), mean_case(3, 2, (2, 3), wide=True)),
     sweep=Sweep(
         tuple(mean_case(10 + size, size, (4,)) for size in (2, 3, 5, 8, 16)), "every rank holds the mean, nobody waits"
     ),
@@ -168,6 +179,10 @@ EXERCISE = declared(
                 "The mean of whole numbers need not be one: do not round, and divide with /= and not with //=.",
                 {"tensor": (_of_stack(lambda stack, rank: stack.mean(0).round()),
                             _of_stack(lambda stack, rank: stack.mean(0).floor()))}),
+        Mistake("in float32",
+                "These are the means but for their last digits: they went through float32, which keeps 24 bits of a "
+                "number. Add up and divide in the tensor's own type, without float().",
+                seen=_right_in_float32),
         Mistake("the median",
                 "This is the median, the number in the middle. The mean is the sum divided by how many there are.",
                 {"tensor": _of_stack(lambda stack, rank: stack.median(0).values)}),

@@ -136,3 +136,8 @@ wrong(
     "ranks call different things",
     "dist.reduce(tensor, 0)\ndist.broadcast(tensor, dist.get_rank())\ntensor /= dist.get_world_size()",
 )
+wrong(
+    "averages in float32",
+    "in float32",
+    "total = tensor.float()\ndist.all_reduce(total)\ntensor.copy_(total / dist.get_world_size())",
+)
