@@ -213,3 +213,15 @@ root(
         "        tensor.copy_(total)\n        for peer in range(1, world_size):\n            dist.send",
     ),
 )
+root(
+    "adds up in float32",
+    "in a narrower type",
+    (
+        "total, incoming = tensor, torch.empty_like(tensor)",
+        "total, incoming = tensor.float(), torch.empty_like(tensor)",
+    ),
+    (
+        "        for peer in range(1, world_size):\n            dist.send(total",
+        "        tensor.copy_(total)\n        for peer in range(1, world_size):\n            dist.send(tensor",
+    ),
+)
