@@ -80,3 +80,24 @@ def looks_for_a_stranger(case: Case, failure: Failure, wire: Wire) -> bool:
     peers = [wait.peer for wait in failure.waits if wait.peer is not None and wait.peer >= 0]
     peers += [message.dst for message in wire.messages]
     return failure.error == NoSuchRank.__name__ or not all(0 <= peer < case.world_size for peer in peers)
+
+
+def nobody_waited(case: Case, failure: Failure, wire: Wire, word: str) -> bool:
+    """Return whether a run hung, and a rank was never going to wait for its isend or irecv, whichever the word says.
+
+    That is sure of a rank that has finished, and of an isend whose receive was posted and hangs: where somebody keeps
+    what isend returned, the message comes.
+    """
+    unwaited = [problem for problem in wire.problems_of("not_waited") if word in problem.text]
+    finished = _finished(case, failure)
+    return hangs(failure) and any(
+        problem.rank in finished
+        or (
+            word == "isend"
+            and wait.peer == problem.rank
+            and "recv" in wait.operation
+            and f" to rank {wait.rank} " in problem.text
+        )
+        for problem in unwaited
+        for wait in failure.waits
+    )

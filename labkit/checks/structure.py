@@ -97,7 +97,8 @@ def said_of_call(functions: Sequence[str], case: Case, message: str, returned: M
         name = call.get("function") if isinstance(call, dict) else functions[0] if len(functions) == 1 else None
     which = "" if number is None else f" in call {number + 1}"
     before = rank[0] if rank else ""
-    what = "what" if rank else "What"
+    what = f"Entry {place[3]} of what" if place[3] else "What"
+    what = what[0].lower() + what[1:] if rank else what
     return f"{before}{what} {name} returned{which}{message[place.end() :]}" if name else message
 
 
@@ -118,8 +119,8 @@ def in_words(value: object) -> object:
 
 
 _OF_A_RANK = re.compile(r"Rank \d+: ")
-_OF_A_CALL = re.compile(r"(\w+)(?:\[(\d+)\])?(?= )")
-_RETURNED = re.compile(r"[Ww]hat (\w+) returned\b")
+_OF_A_CALL = re.compile(r"(\w+)(?:\[(\d+)\])?((?:\[\d+\])*)(?= )")
+_RETURNED = re.compile(r"(?:[Ee]ntry [\[\]\d]+ of )?[Ww]hat (\w+) returned\b")
 
 
 def _differs(wanted: Any, came: Any, path: str) -> tuple[str, str] | None:

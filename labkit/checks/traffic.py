@@ -11,6 +11,7 @@ from labkit.checks.wire import Wire
 from labkit.words import join
 
 LIBRARY, IN_FLIGHT, NOT_WAITED = "calls the library", "buffer reused in flight", "message not waited for"
+NOT_SENT = "send not waited for"
 SENT = (
     Mistake(
         LIBRARY,
@@ -29,6 +30,12 @@ SENT = (
     ),
 )
 """What `library_calls`, `lost_messages` and `unread_messages` find."""
+SEND_NOT_WAITED = Mistake(
+    NOT_SENT,
+    "isend only begins to send. The numbers have left when wait() returns; keep what isend returned, and wait for it "
+    "before you return. Dropped, it may never leave, or leave when somebody has changed the tensor.",
+)
+"""What `unfinished_sends` finds."""
 
 
 def library_calls(wire: Wire) -> Iterator[Finding]:
@@ -55,3 +62,9 @@ def unread_messages(wire: Wire) -> Iterator[Finding]:
     """Yield a finding for each message that a rank received without ever waiting for it."""
     receives = [problem for problem in wire.problems_of("not_waited") if "irecv" in problem.text]
     yield from (Finding(NOT_WAITED, problem.text, problem=problem) for problem in receives)
+
+
+def unfinished_sends(wire: Wire) -> Iterator[Finding]:
+    """Yield a finding for each message that a rank sent without ever waiting for it."""
+    sends = [problem for problem in wire.problems_of("not_waited") if "isend" in problem.text]
+    yield from (Finding(NOT_SENT, problem.text, problem=problem) for problem in sends)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from labkit.checks.case import Case, Failure, Wait
 from labkit.checks.failures import failure_of
-from labkit.checks.hanging import all_alike, never_comes, stays_away, waits_in
+from labkit.checks.hanging import all_alike, never_comes, nobody_waited, stays_away, waits_in
 from labkit.checks.rooms import find
-from labkit.checks.wire import Message, Wire
+from labkit.checks.wire import Message, Wire, WireProblem
 from labkit.errors import RunTimeout
 from labkit.launch.reports import IN_NO_CALL
 
@@ -28,6 +28,19 @@ def test_who_has_finished_without_a_message_is_told_from_one_who_has_sent() -> N
         "Rank 1 has finished and has sent nothing, so what rank 0 waits for never comes."
     )
     assert never_comes(case, stuck, sent) == "Rank 1 has finished, so what rank 0 waits for never comes."
+
+
+def test_a_message_that_nobody_waited_for_is_told_from_one_whose_wait_was_still_to_come() -> None:
+    case = Case("two ranks", 2, ({}, {}))
+    problem = WireProblem("not_waited", 1, "Rank 1 never waited for its isend to rank 0 (a.py, line 3).")
+    wire = Wire(problems=(problem,))
+    posted = Failure("deadlock", None, "", waits=(Wait(0, "recv", 1), Wait(1, "recv", 0)))
+    assert nobody_waited(case, posted, wire, "isend") and not nobody_waited(case, posted, wire, "irecv")
+    elsewhere = Failure("deadlock", None, "", waits=(Wait(0, "send", 1), Wait(1, "recv", 0)))
+    assert not nobody_waited(case, elsewhere, wire, "isend")  # rank 1 may wait for it behind its recv
+    finished = Failure("deadlock", None, "", waits=(Wait(0, "send", 1),))
+    assert nobody_waited(case, finished, wire, "isend")
+    assert not nobody_waited(case, Failure("exception", 0, ""), wire, "isend")
 
 
 def test_ranks_that_all_wait_in_one_kind_of_call_are_told_that_the_other_end_is_missing() -> None:

@@ -12,7 +12,7 @@ from labkit.checks.case import Case
 from labkit.checks.failures import failure_of_traceback
 from labkit.checks.on_ranks.raised import line_in, raised
 from labkit.checks.rooms import find
-from labkit.checks.structure import said_of_call
+from labkit.checks.structure import returned_by, said_of_call
 from tests.checks.lesson_cells import run_cell
 
 
@@ -95,4 +95,7 @@ def test_what_has_another_form_is_told_by_the_call_that_returned_it() -> None:
         == "What chunk_bounds returned in call 1 is 12 (int), expected a list."
     )
     assert said_of_call(("a", "b"), Case("no calls", 1, ({},)), said) == said
-    assert said_of_call(("a",), calls, "values[0][1] is 3.") == "values[0][1] is 3."
+    assert said_of_call(("a",), calls, "values[0].keys[1] is 3.") == "values[0].keys[1] is 3."
+    entry = said_of_call(("chunk_bounds",), calls, "values[0][1] is 3.")
+    assert entry == "Entry [1] of what chunk_bounds returned in call 1 is 3."
+    assert returned_by(entry) == "chunk_bounds"

@@ -29,6 +29,7 @@ OTHERWISE = {
     ("halving_doubling", "halves taken for equal"): "Gloo's own words tell it",
     ("ring_attention", "all keys at once"): "it passes; what it costs is told afterwards",
     ("ring_sum", "one rank after the other sends"): "the sweep names it",
+    ("run_plan", "all that is added lands in one buffer"): "the sweep names it",
     ("split_plan", "every plan"): "it never ends: the check's time limit tells it",
     ("tree_all_reduce", "three rounds written into the code"): "the sweep names it",
     ("posted_training", "isend, and nobody waits"): "a virtual message arrives, whether its sender waits or not",
@@ -58,6 +59,7 @@ def test_no_lesson_is_left_out() -> None:
 
 @pytest.mark.in_turn
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # a wrong answer's own thread
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # module.to() of what is no Parameter
 @pytest.mark.parametrize(("lesson", "answer"), list(_params()))
 def test_the_right_recogniser_is_the_first_to_see_a_wrong_answer(lesson: str, answer: WrongAnswer) -> None:
     exercise = exercises(lesson)[answer.exercise]

@@ -193,6 +193,21 @@ def test_a_slip_on_ranks_is_looked_for_on_virtual_ones() -> None:
     assert said.endswith(f"cases pass with another assignment in line {line}, `tensor -= incoming`.")
 
 
+@forks
+@pytest.mark.in_turn
+def test_a_buffer_that_is_read_before_its_message_came_is_told_in_place_of_a_change() -> None:
+    """On processes such an answer has other numbers each time, and no mistake gives them."""
+    source = answers(slug_of("02"))["naive_all_reduce"]
+    source = source.replace("dist.recv(incoming, src=peer)", "work = dist.irecv(incoming, src=peer)")
+    early = source.replace("tensor += incoming", "tensor += incoming\n            work.wait()")
+    line = 1 + early.splitlines().index("            tensor += incoming")
+    said = _said(early, namespace(), slug="naive_all_reduce")
+    assert said.startswith("Seen on virtual ranks: Rank 0 read the buffer of its irecv")
+    assert f"line {line}, before wait() returned. Wait first: " in said
+    waits = source.replace("tensor += incoming", "work.wait()\n            tensor -= incoming")
+    assert "with another assignment" in _said(waits, namespace(), slug="naive_all_reduce")
+
+
 def _finds_and_breaks(exercise_id: str, functions: object, texts: object, failed: int, ends: bool, file: str) -> None:
     Path(file).write_text('"with a change"\n', encoding="utf-8")
     raise RuntimeError(exercise_id)

@@ -59,6 +59,9 @@ def try_changes(
 ) -> None:
     """Write to a file, a line for each, which changes make every visible case pass: at most one of two lines each.
 
+    Where the answer touches a tensor before its message has come or left, which virtual ranks see, that is written
+    instead, as {"seen": what}: what it computes then differs from run to run.
+
     Args:
         exercise_id: Its slug.
         functions: The learner's functions, and the given names, by name.
@@ -73,9 +76,12 @@ def try_changes(
     exercise = find(exercise_id)
     first = exercise.visible[failed]
     others = [each for each in exercise.visible if each is not first]
-    seconds = _seconds(exercise, functions, first, ends)
+    seconds, wire = _first_try(exercise, functions, first, ends)
     most = MOST_LINES if ends else 1
-    if seconds is None:
+    races = wire.problems_of("read_before_wait", "changed_in_flight")
+    if races:
+        Path(file).write_text(json.dumps({"seen": races[0].text}) + "\n", encoding="utf-8")
+    if races or seconds is None:
         return
     lines: set[tuple[str, int]] = set()
     last = math.inf
@@ -96,13 +102,13 @@ def try_changes(
             last = number + _MORE
 
 
-def _seconds(exercise: Exercise, functions: Functions, case: Case, ends: bool) -> float | None:
-    """Return how long a change may take in the case that failed; None where nothing is to be tried."""
+def _first_try(exercise: Exercise, functions: Functions, case: Case, ends: bool) -> tuple[float | None, Wire]:
+    """Return how long a change may take in the case that failed, None where nothing is to be tried; and its wire."""
     began, computed = time.monotonic(), time.process_time()
-    passes = _passes(exercise, functions, case, _LONGEST_S if ends else _ENDLESS_S)
+    passes, wire = _tried(exercise, functions, case, _LONGEST_S if ends else _ENDLESS_S)
     if passes or time.process_time() - computed > _SLOWEST_S:
-        return None  # what made it fail is not there on virtual ranks, or takes too long
-    return 0.3 + 3 * (time.monotonic() - began) if ends else _ENDLESS_S
+        return None, wire  # what made it fail is not there on virtual ranks, or takes too long
+    return 0.3 + 3 * (time.monotonic() - began) if ends else _ENDLESS_S, wire
 
 
 def _all_changes(functions: Functions, texts: Sequence[Text]) -> Iterator[tuple[Text, Live, Change]]:
@@ -125,13 +131,18 @@ def _holds(
 
 def _passes(exercise: Exercise, functions: Functions, case: Case, seconds: float) -> bool:
     """Return whether a case passes within so many seconds."""
+    return _tried(exercise, functions, case, seconds)[0]
+
+
+def _tried(exercise: Exercise, functions: Functions, case: Case, seconds: float) -> tuple[bool, Wire]:
+    """Return whether a case passes within so many seconds, and what travelled."""
     try:
         # A virtual run ends itself, and is not to be disturbed in it.
         with _alarm(seconds if not exercise.distributed else seconds + 2):
             got, wire = _brought(exercise, functions, case, seconds)
-            return judge(exercise, case, got, wire).passed
+            return judge(exercise, case, got, wire).passed, wire
     except (Exception, SystemExit, KeyboardInterrupt, _TooLong):
-        return False
+        return False, Wire()
 
 
 def _brought(exercise: Exercise, functions: Functions, case: Case, seconds: float) -> tuple[Got, Wire]:

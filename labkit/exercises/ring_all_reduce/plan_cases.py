@@ -224,6 +224,28 @@ def simulate(
     return results
 
 
+def simulate_again_and_again(case: Case) -> list[Tensor]:
+    """Return each rank's tensor where a step also deals with what arrived in the steps before it (a mistake)."""
+    sizes, members = sizes_of(case), members_of(case)
+    results = [values.tensor(given, "tensor").clone() for given in case.inputs]
+    chunks = [torch.split(results[rank], sizes) for rank in members]
+    combined = getattr(torch, str(case.inputs[0].get("combine", "add")))
+    plans = [plan_of(case, rank) for rank in members]
+    arrived: list[dict[int, Tensor]] = [{} for _ in members]
+    for step in execute(plans, len(sizes)).steps:
+        came = [each for each in step.transfers if each.into >= 0]
+        sent = [chunks[each.src][each.chunk].clone() for each in came]
+        for each, tensor in zip(came, sent, strict=True):
+            arrived[each.dst][each.into] = tensor
+        reduced = {(each.dst, each.into) for each in came if each.reduced}
+        for rank, plan in enumerate(plans):
+            if any(record["step"] == step.number for record in plan):
+                for chunk, tensor in arrived[rank].items():
+                    target = chunks[rank][chunk]
+                    target.copy_(combined(target, tensor) if (rank, chunk) in reduced else tensor)
+    return results
+
+
 def _in_one_buffer(step: Step, plans: Sequence[Plan], sent: list[list[Tensor]], shared: int) -> dict[int, Tensor]:
     """Return what each rank's buffer holds after a step whose messages all landed in it (see simulate)."""
     arrivals = {(each.dst, each.into): each for each in step.transfers}

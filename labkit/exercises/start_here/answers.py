@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, TypeAlias, cast
 
 from labkit.checks.case import Case, Failure, Got, Value, Values
@@ -34,17 +35,21 @@ def answers(
 
     def wrong(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         right, mine = expected(case), values_of(got)
+
+        def giving(places: Sequence[int]) -> Iterator[str]:
+            """Yield the mistakes that give what came in these calls."""
+            for each in mistakes if places else ():
+                if any(all(same(mine[at], way(case, at)) for at in places) for way in each.given("answers")):
+                    yield each.name
+
         bad = [place for place, value in enumerate(right) if not same(mine[place], value)]
+        marked = [each.name for each in mistakes if each.marks(case, got, wire)]
+        nothing = marked if None in mine else []
+        name = next(chain(nothing, giving(range(len(right))), marked, giving(bad)), "")
         for place in bad:
             shown, wanted = in_words(mine[place]), in_words(right[place])
             did = "raised" if isinstance(mine[place], dict) else "gave"
-            names = (
-                each.name
-                for each in mistakes
-                if each.marks(case, got, wire)
-                or any(all(same(mine[at], way(case, at)) for at in bad) for way in each.given("answers"))
-            )
-            yield Finding(next(names, ""), f"{call(case, place)} {did} {shown}, expected {wanted}.", wanted, shown)
+            yield Finding(name, f"{call(case, place)} {did} {shown}, expected {wanted}.", wanted, shown)
 
     return declared(
         oracle=lambda case: [{"answers": expected(case)}],

@@ -15,7 +15,7 @@ from labkit.checks.blame import Sign
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake
 from labkit.checks.failures import NOBODY_EXPECTED, sizes_differ
-from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in, waits_on_the_finished
+from labkit.checks.hanging import hangs, looks_for_a_stranger, nobody_waited, waits_in, waits_on_the_finished
 from labkit.checks.wire import Wire
 from labkit.exercises.sums_over_ranks.on_ranks import view_of
 from labkit.exercises.sums_over_ranks.sum_outcome import Mark, SumOutcome, is_complete, sum_outcome
@@ -131,6 +131,19 @@ def _is_wide(case: Case) -> bool:
     return values.tensor(case.inputs[0], "tensor").element_size() > 4
 
 
+def _is_narrower(came: SumOutcome) -> bool:
+    """Return whether sums of 64 bits are right but for what float32 does not keep."""
+    wide = bool(came.views) and came.views[0].element_size() == 8
+    exact = all(torch.equal(view.double().reshape(-1), came.exact.double()) for view in came.views)
+    return wide and not exact and came.is_near(came.exact, 1e-6)
+
+
+def _is_narrow(case: Case) -> bool:
+    """Return whether elements are whole numbers of less than 64 bits."""
+    given = values.tensor(case.inputs[0], "tensor")
+    return not given.is_floating_point() and given.element_size() < 8
+
+
 def _is_mean(came: SumOutcome) -> bool:
     """Return whether every member holds the mean, or the mean in whole numbers, however it was rounded."""
     mean = came.exact.double() / len(came.members)
@@ -167,11 +180,15 @@ def _has_too_few_chunks(case: Case, failure: Failure, wire: Wire) -> bool:
 
 _GAPS = ("transposed", "every other", "column")
 _LIBRARY, _IN_FLIGHT, _NOT_WAITED = traffic.SENT
+_NOT_SENT = traffic.SEND_NOT_WAITED
 _COMMON = (
     sum_mistake(_LIBRARY.name, _LIBRARY.hint, failed=lambda case, failure, wire: bool(wire.collectives)),
     sum_mistake(_IN_FLIGHT.name, _IN_FLIGHT.hint, came=lambda came: bool(came.wire.problems_of("changed_in_flight")),
                 failed=lambda case, failure, wire: bool(wire.problems_of("changed_in_flight"))),
-    sum_mistake(_NOT_WAITED.name, _NOT_WAITED.hint, came=lambda came: any(traffic.unread_messages(came.wire))),
+    sum_mistake(_NOT_WAITED.name, _NOT_WAITED.hint, came=lambda came: any(traffic.unread_messages(came.wire)),
+                failed=lambda case, failure, wire: nobody_waited(case, failure, wire, "irecv")),
+    sum_mistake(_NOT_SENT.name, _NOT_SENT.hint, came=lambda came: any(traffic.unfinished_sends(came.wire)),
+                failed=lambda case, failure, wire: nobody_waited(case, failure, wire, "isend")),
     sum_mistake("sizes disagree",
                 "What a rank receives in a step must be the chunk that its left neighbour sends in it, cut at the "
                 "same places: check which chunk each of the two names in that step (ring_plan says it), then the "
@@ -184,6 +201,15 @@ _COMMON = (
                 "This tensor is not float32, and torch.empty(n) is: what is received needs a buffer of the type that "
                 "is sent. Make it with torch.empty_like(chunk).",
                 failed=lambda case, failure, wire: _is_wide(case) and sizes_differ(failure)),
+    sum_mistake("sums of another type",
+                "torch.sum of whole numbers counts in int64, whatever they were: what is sent then has another type "
+                "than the tensor that it is received into. tensor += incoming keeps the tensor's type.",
+                failed=lambda case, failure, wire: _is_narrow(case) and sizes_differ(failure)
+                and "int64" in failure.message),
+    sum_mistake("in a narrower type",
+                "The sums are right but for their last digits: they were computed in float32, which keeps 24 bits of a "
+                "number. Keep the tensor's own type, without float().",
+                came=_is_narrower),
     sum_mistake("a rank that is not there",
                 "A rank waits for a rank that does not exist. Either the number of ranks is hard-coded (ask "
                 "dist.get_world_size(group)), or a modulo is missing: the last rank's right neighbour is rank 0.",

@@ -64,12 +64,14 @@ def sum_case(
     *,
     group: Sequence[int] | None = None,
     dtype: torch.dtype = torch.float32,
+    least: int = 0,
 ) -> Case:
-    """Return a case of an all-reduce that only adds: whole numbers in a contiguous tensor."""
+    """Return a case of an all-reduce that only adds: whole numbers, greater than `least`, in a contiguous tensor."""
     what = " x ".join(map(str, shape)) + (" element" if list(shape) == [1] else " elements")
     who = plural(world_size, "rank") + ("" if group is None else f", of which {list(group)} take part")
     kind = "" if dtype == torch.float32 else f", {str(dtype).removeprefix('torch.')}"
-    return reduce_case(f"{who}, {what}{kind}", whole_numbers(seed, world_size, shape, dtype), group=group)
+    tensors = [each + least for each in whole_numbers(seed, world_size, shape, dtype)]
+    return reduce_case(f"{who}, {what}{kind}", tensors, group=group)
 
 
 def used_before(case: Case, seed: int, numel: int, dtype: torch.dtype = torch.float32) -> Case:

@@ -39,7 +39,7 @@ def run_plan(plan, chunks, group=None, combine=torch.add):
         [work.wait() for work in (dist.batch_isend_irecv(ops) if ops else [])]
         add = {record.chunk for record in now if isinstance(record, Reduce)}
         for chunk, data in arrived.items():
-            chunks[chunk].copy_(combine(chunks[chunk], data) if chunk in add else data)
+            combine(chunks[chunk], data, out=chunks[chunk]) if chunk in add else chunks[chunk].copy_(data)
 
 # %% ring_sum
 def ring_sum(tensor, group=None):

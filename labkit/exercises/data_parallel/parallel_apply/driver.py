@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,7 @@ class _Meeting:
     count: int
     failing: dict[int, str]
     ask: Ask | None = None
+    in_order: bool = False
     met: bool = True
     together: int = 0
     finished: list[int] = field(default_factory=list)
@@ -65,6 +66,8 @@ class _Meeting:
         So whoever asks for results in order does not wait for all of them where an early one fails.
         """
         after = range(number + 1, self.count)
+        if self.in_order and number in self.failing:
+            return next((each for each in reversed(range(number)) if each in self.failing), None)
         if not self.failing:
             return next(iter(after), None)
         return next((each for each in after if each in self.failing), None) if number in self.failing else None
@@ -124,18 +127,24 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """Call parallel_apply on replicas that wait for one another (parallel_apply).
 
     Inputs: weights and x (one for each replica), scale (None: no keyword), failing (replica -> name of its exception),
-    gradients (whether they are on where it is called); opposite (whether another rank stands opposite, whose inputs
+    gradients (whether they are on where it is called); in_order (whether failing replicas fail in their order, and not
+    the last one first); one_function (whether all replicas are one plain function that
+    is told its number); opposite (whether another rank stands opposite, whose inputs
     are begun and ended: what a replica is given when all have begun, and when it has ended).
     """
     if "begun" in inputs:
         return _stand_opposite(listed(inputs, "begun"), listed(inputs, "ended"))
     weights = listed(inputs, "weights")
     failing = {int(number): kind for number, kind in cast(dict[str, str], inputs["failing"]).items()}
-    meeting = _Meeting(len(weights), failing, asker() if inputs.get("opposite") else None)
+    meeting = _Meeting(len(weights), failing, asker() if inputs.get("opposite") else None, bool(inputs.get("in_order")))
     replica = kind_for(_Replica, inputs)
-    replicas: list[nn.Module] = [replica(number, weight, meeting) for number, weight in enumerate(weights)]
+    modules: list[nn.Module] = [replica(number, weight, meeting) for number, weight in enumerate(weights)]
     more = {} if inputs["scale"] is None else {"scale": inputs["scale"]}
-    given = [{"x": x.clone(), **more} for x in tensors(inputs, "x")]
+    given: list[dict[str, Any]] = [{"x": x.clone(), **more} for x in tensors(inputs, "x")]
+    replicas: list[Any] = list(modules)
+    if inputs.get("one_function"):
+        replicas = [lambda row, **batch: modules[row](**batch)] * len(modules)
+        given = [{"row": number, **batch} for number, batch in enumerate(given)]
     with torch.set_grad_enabled(flag(inputs, "gradients")):
         try:
             outputs = functions["parallel_apply"](replicas, given)

@@ -29,8 +29,13 @@ def threads_case(
     gradients: bool = True,
     failing: Mapping[int, str] | None = None,
     opposite: bool = False,
+    one_function: bool = False,
+    in_order: bool = False,
 ) -> Case:
-    """Return a case of parallel_apply; with `opposite` outputs need what another rank gives when all have begun."""
+    """Return a case of parallel_apply; with `opposite` outputs need what another rank gives when all have begun.
+
+    With `one_function` all replicas are one plain function; with `in_order` those that fail do so in their order.
+    """
     generator = draws.generator(seed, *(("rank", 0) if opposite else ()))
     given: dict[str, Value] = {
         "weights": torch.randint(1, 9, (count,), generator=generator).double().tolist(),
@@ -38,6 +43,8 @@ def threads_case(
         "scale": scale,
         "gradients": gradients,
         "failing": {str(number): kind for number, kind in (failing or {}).items()},
+        **({"one_function": True} if one_function else {}),
+        **({"in_order": True} if in_order else {}),
     }
     if not opposite:
         return Case(name, 1, (given,))
@@ -129,12 +136,18 @@ def _is_early(case: Case, came: Values) -> bool:
 
 def _wrong_outputs(case: Case, came: Values, right: Values) -> Iterator[Finding]:
     outputs, wanted = came.get("outputs"), listed(right, "outputs")
+    often = [number for number in listed(came, "finished") if listed(came, "finished").count(number) > 1]
+    if often:
+        times = listed(came, "finished").count(often[0])
+        text = f"Replica {often[0]} was called {times} times, and {len(wanted) - len(set(came['finished']))} never."  # type: ignore[arg-type]
+        yield Finding(_ONE_FOR_ALL, text)
     if _is_early(case, came):
         none = "" if came.get("begun") else " None of them had been called by then."
         yield Finding(_NOT_JOINED, f"parallel_apply returned before all of the replicas had ended.{none}")
     if not isinstance(outputs, list) or len(outputs) != len(wanted):
         what = f"{len(outputs)} outputs" if isinstance(outputs, list) else str(in_words(outputs))
-        yield Finding("", f"There are {len(wanted)} replicas, and {what} came.")
+        name = "" if isinstance(outputs, list) or outputs is None else _NO_LIST
+        yield Finding(name, f"There are {len(wanted)} replicas, and {what} came.")
         return
     nothing = [number for number, mine in enumerate(outputs) if mine is None]
     if nothing:
@@ -145,6 +158,8 @@ def _wrong_outputs(case: Case, came: Values, right: Values) -> Iterator[Finding]
     if wrong:
         ways = [(_ORDER, lambda: wanted[::-1]), (_KEYWORDS, lambda: _products(case, None))]
         mistake = as_if(outputs, ways, lambda mine, other: all(map(close, mine, other)))
+        if case.inputs[0].get("one_function") and all(close(each, outputs[0]) for each in outputs):
+            mistake = _BY_FUNCTION
         yield Finding(mistake, f"{are_wrong(wrong, len(outputs) + 1).replace('Rank', 'Output')}.")
     if came["tracked"] != right["tracked"]:
         here, there = ("on", "off") if case.inputs[0]["gradients"] else ("off", "on")
@@ -152,7 +167,12 @@ def _wrong_outputs(case: Case, came: Values, right: Values) -> Iterator[Finding]
         yield Finding(_GRADIENTS, text)
 
 
-_TOO_FEW = "too few at the same time"
+_TOO_FEW, _NO_LIST = "too few at the same time", "no list"
+_ONE_FOR_ALL, _BY_FUNCTION, _FORWARD = (
+    "one replica in all threads",
+    "results kept by function",
+    "forward called by name",
+)
 _IN_TURN, _NOT_JOINED, _LOST, _ORDER, _KEYWORDS, _GRADIENTS = (
     "one after another", "not joined", "results lost", "in the order of their end", "keywords dropped",
     "gradients not as outside",
@@ -173,8 +193,10 @@ EXERCISE = declared(
         threads_case("3 replicas, the last one is done first", 141, 3),
         threads_case("2 replicas, with a second keyword", 142, 2, scale=0.5),
         threads_case("4 replicas, under no_grad", 143, 4, gradients=False),
+        threads_case("one plain function three times", 147, 3, one_function=True),
         threads_case("33 replicas", 146, 33),
         threads_case("replica 1 of 3 raises a ValueError", 144, 3, failing={1: "ValueError"}),
+        threads_case("replicas 0 and 1 of 3 raise", 148, 3, failing={0: "KeyError", 1: "ValueError"}, in_order=True),
         threads_case("replicas 2 and 1 of 4 raise", 145, 4, failing={2: "ValueError", 1: "BadSampleError"}),
     ),
     distributed=False,
@@ -195,6 +217,18 @@ EXERCISE = declared(
                 "All replicas run at the same time, so each needs a thread of its own, begun before you wait for any: "
                 "a pool has as many as you ask for, ThreadPoolExecutor(len(replicas)), and by default not more than "
                 "32."),
+        Mistake(_ONE_FOR_ALL,
+                "Several threads called one and the same replica: a function that is defined in a loop looks its loop "
+                "variable up when it runs, and then the loop is at its end. Hand the number over: "
+                "Thread(target=work, args=(number,))."),
+        Mistake(_BY_FUNCTION,
+                "The same function stands in the list several times, with other inputs each time, and all outputs are "
+                "one of theirs. Keep each result by its number i, not by the replica."),
+        Mistake(_FORWARD,
+                "A replica may be a plain function, which has no forward: call it, replica(**inputs[i]). That also "
+                "runs a module's hooks.", says=("has no attribute 'forward'",), certain=True),
+        Mistake(_NO_LIST,
+                "Return a list: pool.map gives an iterator, and (... for ...) too; list(...) goes through it."),
         Mistake(_NOT_JOINED,
                 "You returned before the replicas were done, or never called one: starting a thread does not wait for "
                 "it. Start them all, then wait for all."),
@@ -219,6 +253,8 @@ EXERCISE = declared(
         Mistake(_LINE,
                 "A new exception knows nothing of the line that failed. Raise the one that you caught: it carries its "
                 "traceback."),
-        Mistake(_EARLY, "You raised while other replicas were still computing. Wait for all of them first."),
+        Mistake(_EARLY,
+                "You raised while other replicas were still computing. Wait for all of them first. (An exception of a "
+                "replica that you call yourself, in no thread of its own, leaves your function at once.)"),
     ),
 )  # fmt: skip

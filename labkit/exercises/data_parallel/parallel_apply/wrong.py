@@ -163,3 +163,56 @@ def parallel_apply(replicas, inputs):
         return list(pool.map(call, zip(replicas, inputs)))
 """,
 )
+
+LOOP = """
+def parallel_apply(replicas, inputs):
+    enabled, outputs, errors, threads = torch.is_grad_enabled(), {}, {}, []
+    for number in range(len(replicas)):
+
+        def work():
+            try:
+                with torch.set_grad_enabled(enabled):
+                    outputs[number] = replicas[number](**inputs[number])
+            except Exception as error:
+                errors[number] = error
+
+        threads.append(threading.Thread(target=work))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[min(errors)]
+    return [outputs.get(number) for number in range(len(replicas))]
+"""
+wrong("looks the number up when it runs", "one replica in all threads", LOOP)
+NUMBERED = LOOP.replace("def work():", "def work(number=number):")
+WRONG.right("binds the number at once", NUMBERED)
+wrong(
+    "keeps results by replica",
+    "results kept by function",
+    NUMBERED.replace("outputs[number]", "outputs[replicas[number]]").replace(
+        "outputs.get(number) for number in range(len(replicas))", "outputs[replica] for replica in replicas"
+    ),
+)
+wrong("calls forward", "forward called by name", NUMBERED.replace("replicas[number](**", "replicas[number].forward(**"))
+wrong(
+    "calls replica 0 itself",
+    "raised before the others ended",
+    NUMBERED.replace("in range(len(replicas)):", "in range(1, len(replicas)):").replace(
+        "thread.start()\n", "thread.start()\n    outputs[0] = replicas[0](**inputs[0])\n"
+    ),
+)
+wrong(
+    "one place for the error",
+    "another replica's exception",
+    NUMBERED.replace("errors[number] = error", "errors[0] = error"),
+)
+WRONG.changed(
+    "what map returns",
+    "no list",
+    (
+        "    return [future.result() for future in futures]",
+        "    return (future.result() for future in futures)",
+    ),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.on_ranks.hard_model import hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
-from labkit.checks.structure import NOTHING, WRONG_LENGTH
+from labkit.checks.structure import NOTHING, WRONG_LENGTH, OneOf
 from labkit.checks.tensor_values import close, first_wrong, ratio_of
 from labkit.checks.values import flag, listed, tensors, texts
 from labkit.checks.wire import Wire
@@ -80,6 +80,15 @@ def expected(case: Case) -> list[Values]:
     return [right]
 
 
+def structure(case: Case) -> list[Any]:
+    """Return the structure of what must come, where a parameter's gradient may be missing; `find` says which."""
+    (right,) = expected(case)
+    wanted: dict[str, Any] = dict(right)
+    if "gradients" in right:
+        wanted["gradients"] = {name: OneOf((each, None)) for name, each in wanted["gradients"].items()}
+    return [wanted]
+
+
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with where replicas lie, what they compute, and where gradients and buffers arrive."""
     came, right = got[0], expected(case)[0]
@@ -128,6 +137,8 @@ def _of_gradients(case: Case, came: Tensors, right: Tensors) -> str:
     """Return the mistake that wrong gradients show, or ""."""
     if all(each is None for each in came.values()):
         return _DETACHED
+    if any(came[name] is None and right[name] is not None for name in right):
+        return _SOME
     own, count = _alone(case)[1], len(_devices(case))
     ways: list[tuple[str, Callable[[], Tensors]]] = []
     if count > 1:
@@ -158,7 +169,8 @@ def _on_the_wrong_device(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and "meta" in _devices(case)
 
 
-_OTHER_MODE = "another mode"
+_OTHER_MODE, _SOME = "another mode", "some parameters left out"
+_MOVED = "moved as a whole module"
 _DETACHED, _ONLY_FIRST, _ONLY_OTHERS, _AVERAGED, _TIED = (
     "detached", "only replica 0's gradients", "only the others' gradients", "averaged", "the shared weight lost",
 )  # fmt: skip
@@ -172,6 +184,7 @@ EXERCISE = declared(
     functions=("replicate",),
     driver=drive,
     oracle=expected,
+    structure=structure,
     looks=(find,),
     visible=(
         replicas_case("2 devices, plain layers", 131, 2, norm=False, tied=False, frozen=False),
@@ -200,8 +213,18 @@ EXERCISE = declared(
                 "No gradient arrives in the module: the replicas hold new parameters, with nothing between them and "
                 "the original. A copy must be made by an operation that autograd sees (clone, .to with copy=True), "
                 "and not under no_grad, by detach, .data or a bare deepcopy."),
+        Mistake(_SOME,
+                "Some parameters get no gradient: in no replica does a copy that autograd sees stand in their place. "
+                "module.parameters() lists those of all submodules; recurse=False, or a look at one kind of layer, "
+                "leaves some out."),
         Mistake(_ONLY_FIRST,
-                "The module has the gradients of replica 0 alone: the other replicas are cut off from it."),
+                "The module has the gradients of replica 0 alone: the other replicas are cut off from it. What stands "
+                "in a parameter's place must come out of it by an operation that autograd sees, .to(device, "
+                "copy=True): load_state_dict and deepcopy leave no trace, and a memo is keyed by id(parameter)."),
+        Mistake(_MOVED,
+                "module.to() moves Parameters, and a copy that autograd can follow is none. Move each tensor, "
+                "tensor.to(device, copy=True), before it takes its place in the replica.",
+                says=("param must be a Parameter",), certain=True),
         Mistake(_ONLY_OTHERS,
                 "The gradients of replica 0 are missing: it is cut off from the module, or another replica's gradient "
                 "was written over its own. They must add up."),
@@ -224,7 +247,8 @@ EXERCISE = declared(
                 "with the same memo returns it again: make a new memo, with new copies, for each replica."),
         Mistake(_SHARED,
                 "Replicas from 1 on need tensors of their own. Where the tensor is already on the device, .to(device) "
-                "returns it unchanged; .to(device, copy=True) makes a copy."),
+                "returns it unchanged; .to(device, copy=True) makes a copy. Each "
+                "replica needs its own."),
         Mistake(_ELSEWHERE, "Parameters and buffers of replica i belong on devices[i].", seen=_on_the_wrong_device,
                 certain=True),
         Mistake(_CHANGED,

@@ -195,3 +195,14 @@ WRONG.changed(
     "another mode",
     ("replicas.append(copy.deepcopy(module, memo))", "replicas.append(copy.deepcopy(module, memo).train())"),
 )
+WRONG.changed(
+    "the module's own parameters alone",
+    "some parameters left out",
+    ("[*module.parameters(), *module.buffers()]", "[*module.parameters(recurse=False), *module.buffers()]"),
+)
+WRONG.changed(
+    "moves the replica as a whole",
+    "moved as a whole module",
+    ("tensor.to(device, copy=number > 0)", "tensor.clone() if number > 0 else tensor"),
+    ("copy.deepcopy(module, memo)", "copy.deepcopy(module, memo).to(device)"),
+)

@@ -34,6 +34,7 @@ _FEW, _ALONE = "the last piece is missing", "a single loss left as it is"
 _LONGER, _FEWER, _FIRST_PIECE = "longer pieces not first", "too few pieces", "the first piece for everybody"
 _REST, _REPEATED = "the remainder in the last piece", "samples repeated"
 _FEATURES, _FLAT = "cut along another dimension", "other dimensions lost"
+_COLUMN, _DTYPE = "a column of losses", "another dtype"
 
 
 def scatter_case(name: str, batch: Mapping[str, Tensor], devices: int | Sequence[str]) -> Case:
@@ -171,7 +172,9 @@ def _wrong_pieces(case: Case, came: Value, right: Values) -> Iterator[Finding]:
             elif (isinstance(tensor, dict) and tensor != mine) or (
                 isinstance(tensor, Tensor) and not close(mine, tensor)
             ):
-                yield Finding(mistake, f"{key!r} of piece {place} is {_in_words(mine)}, expected {_in_words(tensor)}.")
+                text = f"{key!r} of piece {place} is {_in_words(mine)}, expected {_in_words(tensor)}."
+                name, more = _dtypes(mine, tensor)
+                yield Finding(name or mistake, text + more)
 
 
 def _whole(sizes: Sequence[int], due: Sequence[int]) -> str:
@@ -192,8 +195,17 @@ def _wrong_whole(case: Case, came: Values, right: Values) -> Iterator[Finding]:
         outputs = _outputs(case)
         ways = [(name, lambda way=way: way(outputs)) for name, way in _OTHER_WHOLES]
         mistake = as_if(mine, ways, lambda a, b: a.shape == b.shape and torch.allclose(a.double(), b.double()))
-        text = f"gather returned {_in_words(mine)}, expected {_in_words(wanted)}."
-        yield Finding(mistake, text, listing(wanted), listing(mine))
+        name, more = _dtypes(mine, wanted)
+        text = f"gather returned {_in_words(mine)}, expected {_in_words(wanted)}.{more}"
+        yield Finding(name or mistake, text, listing(wanted), listing(mine))
+
+
+def _dtypes(mine: Value, wanted: Value) -> tuple[str, str]:
+    """Return the mistake of a tensor that is right but for its dtype, and a sentence about dtypes that differ."""
+    if not isinstance(mine, Tensor) or not isinstance(wanted, Tensor) or mine.dtype == wanted.dtype:
+        return "", ""
+    right = mine.shape == wanted.shape and torch.allclose(mine.double(), wanted.double())
+    return _DTYPE if right else "", f" Its dtype is {mine.dtype}, expected {wanted.dtype}."
 
 
 def _sizes(pieces: Sequence[Mapping[str, Value]]) -> list[int]:
@@ -253,6 +265,7 @@ _WAYS: dict[str, Callable[[Case], list[Any]]] = {
 }
 _OTHER_WHOLES: tuple[tuple[str, Callable[[list[Tensor]], Tensor]], ...] = (
     (_ALONE, lambda outputs: outputs[0] if len(outputs) == 1 and outputs[0].dim() == 0 else torch.empty(0)),
+    (_COLUMN, lambda outputs: _joined(outputs).unsqueeze(-1) if outputs[0].dim() == 0 else torch.empty(0)),
     (_STACK, torch.stack),
     (_FLAT, lambda outputs: torch.cat([each.flatten() for each in outputs])),
     (_DIM, lambda outputs: torch.cat(outputs, -1)),
@@ -288,7 +301,7 @@ EXERCISE = declared(
             3,
         ),
         scatter_case("scatter: 3 samples, 5 devices", {"x": drawn(_G, 3, 1, 2), "y": drawn(_G, 3)}, 5),
-        scatter_case("scatter: two kinds of device", {"x": drawn(_G, 5, 2)}, ["cpu", "meta", "cpu"]),
+        scatter_case("scatter: two kinds of device", {"x": drawn(_G, 5, 2)}, ["cpu", "meta", "meta"]),
         gather_case("gather: outputs of 3, 2 and 2 samples", [drawn(_G, size, 2) for size in (3, 2, 2)]),
         gather_case("gather: three outputs of 2 samples", [drawn(_G, 2, 3) for _ in range(3)]),
         gather_case("gather: four losses", [drawn(_G) for _ in range(4)]),
@@ -363,6 +376,12 @@ EXERCISE = declared(
         Mistake(_MIXED, "The outputs were added up or averaged. Every sample has its own output; return all of them."),
         Mistake(_ORDER, "The outputs come in the order of the replicas, so that row i belongs to sample i."),
         Mistake(_FIRST, "That is the first replica's output alone."),
+        Mistake(_COLUMN,
+                "N losses became a tensor of N x 1 entries. A vector has one dimension: torch.stack makes one of "
+                "outputs without any, as they are."),
+        Mistake(_DTYPE,
+                "The numbers are right and their dtype is not: torch.empty, torch.zeros and torch.tensor make float32 "
+                "unless told otherwise. Slices, torch.cat and torch.stack keep what was there."),
         Mistake(_LOSSES,
                 "A loss has no dimension along which cat could join it: those become a vector, one entry each.",
                 says=("zero-dimensional tensor",), certain=True),

@@ -97,3 +97,22 @@ changed("cuts the features", "cut along another dimension", (CUT, "tensor.tensor
 changed(
     "joins flat outputs", "other dimensions lost", ("torch.cat(there)", "torch.cat([each.flatten() for each in there])")
 )
+changed(
+    "each loss gets a dimension",
+    "a column of losses",
+    ("torch.stack(there)", "torch.stack([each.reshape(1) for each in there])"),
+)
+changed(
+    "writes into a new tensor",
+    "another dtype",
+    (
+        "else torch.cat(there)",
+        "else torch.empty(sum(map(len, there)), *there[0].shape[1:], device=device).copy_(torch.cat(there))",
+    ),
+)
+changed(
+    "new tensors of the numbers",
+    "another dtype",
+    ("parts[i].to(devices[i])", "torch.tensor(parts[i].tolist(), device=devices[i])"),
+)
+changed("devices from the last", "not on its device", ("parts[i].to(devices[i])", "parts[i].to(devices[-1 - i])"))

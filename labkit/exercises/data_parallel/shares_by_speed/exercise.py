@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -143,6 +144,38 @@ def _largest_by_slowest(shares: Sequence[int], speeds: Sequence[int]) -> float:
     return max(shares) / min(speeds)
 
 
+def _places_cut_off(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    """Return the shares between places that are rounded down, where one share ends and the next begins."""
+    places = [num_samples * sum(speeds[:device]) // sum(speeds) for device in range(len(speeds) + 1)]
+    return [end - begin for begin, end in itertools.pairwise(places)]
+
+
+def _to_who_is_done_first(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares = [0] * len(speeds)
+    for _ in range(num_samples):
+        shares[min(range(len(speeds)), key=lambda device: (shares[device] + 1) / speeds[device])] += 1
+    return shares
+
+
+def _last_gets_what_is_left(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares = _rounded(num_samples, speeds)[:-1]
+    return [*shares, num_samples - sum(shares)]
+
+
+def _share_of_what_is_left(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares: list[int] = []
+    for place, speed in enumerate(speeds):
+        shares.append(round((num_samples - sum(shares)) * speed / sum(speeds[place:])))
+    return shares
+
+
+def _whole_rounds(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares = [num_samples // sum(speeds) * speed for speed in speeds]
+    for place in range(num_samples - sum(shares)):
+        shares[place % len(speeds)] += 1
+    return shares
+
+
 def _last_of_equals(num_samples: int, speeds: Sequence[int]) -> list[int]:
     return by_speed(num_samples, speeds[::-1])[::-1]
 
@@ -154,11 +187,15 @@ EXERCISE = formulas(
     counted=COUNTED,
     visible=(
         speeds_case(
-            "11 samples, speeds 3, 1 and 1; 50 that divide", [(11, [3, 1, 1]), (50, [100, 200, 200])], with_doubled=True
+            "11 samples, speeds 3, 1 and 1; 50 that divide; four devices",
+            [(11, [3, 1, 1]), (50, [100, 200, 200]), (13, [1, 3, 2, 3])],
+            with_doubled=True,
         ),
         speeds_case("the rest goes to the largest remainders", [(10, [1, 4, 2]), (23, [5, 2, 8, 4]), (7, [10, 3, 9])]),
         speeds_case("equal speeds; fewer samples than devices", [(8, [2, 2, 2]), (2, [1, 1, 1, 1]), (0, [3, 1])]),
-        speeds_case("other speeds, equal remainders", [(10, [1, 1, 4]), (6, [2, 2, 5]), (4, [1, 4, 1])]),
+        speeds_case(
+            "other speeds, equal remainders", [(10, [1, 1, 4]), (6, [2, 2, 5]), (4, [1, 4, 1]), (23, [5, 2, 8, 4])]
+        ),
     ),
     hints=(
         "Write down the exact shares of 10 samples for speeds 1, 4 and 2, with their fractions. Round down: how many "
@@ -177,6 +214,17 @@ EXERCISE = formulas(
         Mistake("each rounded by itself",
                 "The shares do not always add up: each was rounded separately. Round down, then hand out the rest.",
                 {_SHARES: (_rounded, _rounded_up)}),
+        Mistake("divided before it is multiplied",
+                "num_samples // sum(speeds) throws away what does not divide before a speed has been multiplied with "
+                "it. Multiply first: num_samples * speed // sum(speeds).", {_SHARES: _whole_rounds}),
+        Mistake("places rounded",
+                "You round down the places where shares begin and end, so a sample goes to whoever stands where the "
+                "fractions add up to a whole one. Round down each device's own share, and give what is left over to "
+                "the largest remainders.", {_SHARES: _places_cut_off}),
+        Mistake("each sample to who is done first",
+                "You hand out each sample to the device that would be done with it first. That makes the step short, "
+                "and is another rule: largest remainder rounds each share down, and then hands out what is left over.",
+                {_SHARES: _to_who_is_done_first}),
         Mistake("the rest to one device",
                 "What is left over all went to one device. It goes to the largest remainders, one each.",
                 {_SHARES: (_rest_to(True), _rest_to(False), _rest_to_the_largest_remainder)}),
@@ -200,6 +248,10 @@ EXERCISE = formulas(
         Mistake("remainders as fractions",
                 "Remainders that are equal differ in their last digit when they are computed with /. Compare them as "
                 "whole numbers: num_samples * speed % sum(speeds).", {_SHARES: _FRACTIONS}),
+        Mistake("the last gets what is left",
+                "You round share by share, and what is left over or lacking is the last device's. Round all shares "
+                "down first, and give what is left over to the largest remainders.",
+                {_SHARES: (_last_gets_what_is_left, _share_of_what_is_left)}),
         Mistake("the last of equals first",
                 "Among equal remainders, the first device goes first. Sort by the negative remainder instead of "
                 "reversing.", {_SHARES: _last_of_equals}),

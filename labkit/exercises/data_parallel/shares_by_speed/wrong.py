@@ -104,3 +104,29 @@ WRONG.changed(
     ("def shares_by_speed", "import math\n\n\ndef shares_by_speed"),
 )
 WRONG.changed("samples times speed", "speeds taken for times", ("max(share / speed", "max(share * speed"))
+wrong_shares(
+    "rounds the places",
+    "places rounded",
+    "places = [num_samples * sum(speeds[:n]) // sum(speeds) for n in range(len(speeds) + 1)]\n"
+    "    shares = [end - begin for begin, end in zip(places, places[1:])]",
+)
+wrong_shares(
+    "to who is done first",
+    "each sample to who is done first",
+    "shares = [0] * len(speeds)\n"
+    "    for _ in range(num_samples):\n"
+    "        shares[min(range(len(speeds)), key=lambda d: (shares[d] + 1) / speeds[d])] += 1",
+)
+wrong_shares(
+    "the last gets what is left",
+    "the last gets what is left",
+    "shares = [round(num_samples * speed / sum(speeds)) for speed in speeds[:-1]]\n"
+    "    shares.append(num_samples - sum(shares))",
+)
+wrong_shares(
+    "divides first",
+    "divided before it is multiplied",
+    "shares = [num_samples // sum(speeds) * speed for speed in speeds]\n"
+    "    for device in range(num_samples - sum(shares)):\n"
+    "        shares[device % len(speeds)] += 1",
+)

@@ -94,6 +94,8 @@ def _of_plans(wrong: Sequence[tuple[list[Any], Any]]) -> str:
     if any(move[1] == move[2] for plan in plans for move in plan):
         return _TO_ITSELF
     right = [right_plan(*call) for call, _ in wrong]
+    if all(plan[: len(theirs)] == theirs for plan, theirs in zip(plans, right, strict=True)):
+        return _MORE
     if [sorted(plan) for plan in plans] == [sorted(plan) for plan in right]:
         return _ORDER
     return _OTHER_WAY if [_ends_sorted(plan) for plan in plans] == [_ends_sorted(plan) for plan in right] else ""
@@ -113,6 +115,23 @@ def _of_pieces(sizes_of: Callable[[list[int]], list[int]], *kinds: str) -> Calla
     def plan(call: list[Any]) -> list[Move]:
         other = right_plan(sizes_of(call[0]), *call[1:])
         return [theirs if theirs[0] in kinds else mine for mine, theirs in zip(right_plan(*call), other, strict=True)]
+
+    return plan
+
+
+def _of_the_batch(call: list[Any]) -> list[Move]:
+    """Return the plan in which the bytes given are those of the whole batch."""
+    whole = sum(call[0])
+    return [[*move[:3], move[3] // whole] if move[0] in _SAMPLES else move for move in right_plan(*call)]
+
+
+def _gradients_of(place: int) -> Callable[[list[Any]], list[Move]]:
+    """Return the plan in which one device alone sends its model gradients."""
+
+    def plan(call: list[Any]) -> list[Move]:
+        moves = right_plan(*call)
+        gradients = [move for move in moves if move[0] == "model gradients"]
+        return [move for move in moves if move[0] != "model gradients"] + gradients[place:][:1]
 
     return plan
 
@@ -145,7 +164,12 @@ _ORDER, _OTHER_WAY, _ALL, _EQUAL, _AS_MODEL = (
     "another order", "the wrong way", "the whole batch for everyone", "equal pieces assumed",
     "gradients as large as the model",
 )  # fmt: skip
-_NO_BUFFERS = "buffers stay"
+_NO_BUFFERS, _ONE_DEVICE = "buffers stay", "one device's gradients alone"
+_MORE, _EACH_SAMPLES, _HANDED_ON = (
+    "moves after the end",
+    "model gradients of each sample",
+    "handed on, device by device",
+)
 _ONE_SAMPLE, _NEIGHBOUR, _AS_INPUTS = "the bytes of one sample", "another device's samples", "as large as the inputs"
 _SAMPLES = ("inputs", "outputs", "output gradients")
 _WAYS: tuple[tuple[str, Callable[[list[Any]], list[Move]]], ...] = (
@@ -153,10 +177,19 @@ _WAYS: tuple[tuple[str, Callable[[list[Any]], list[Move]]], ...] = (
     (_OUTPUT_GRADIENTS, _without("output gradients")),
     (_AT_HOME, _without("model")),
     (_NO_BUFFERS, lambda call: [[*m[:3], call[4]] if m[0] == "model" else m for m in right_plan(*call)]),
+    (
+        _EACH_SAMPLES,
+        lambda call: [[*m[:3], m[3] * call[0][m[1]]] if m[0] == "model gradients" else m for m in right_plan(*call)],
+    ),
+    (_HANDED_ON, lambda call: [[m[0], m[2] - 1, *m[2:]] if m[0] == "model" else m for m in right_plan(*call)]),
     (_AS_MODEL, lambda call: right_plan(*call[:4], call[3])),
     (_ALL, _of_pieces(_all_samples, "inputs")),
     (_ALL, _of_pieces(_all_samples, *_SAMPLES)),
     (_ONE_SAMPLE, _of_pieces(_one_each, "inputs")),
+    (_ONE_SAMPLE, _of_pieces(_one_each, "output gradients")),
+    (_ONE_SAMPLE, _of_the_batch),
+    (_ONE_DEVICE, _gradients_of(-1)),
+    (_ONE_DEVICE, _gradients_of(0)),
     (_ONE_SAMPLE, _of_pieces(_one_each, "outputs", "output gradients")),
     (_ONE_SAMPLE, _of_pieces(_one_each, *_SAMPLES)),
     (_EQUAL, _of_pieces(_equal_sizes, *_SAMPLES)),
@@ -237,9 +270,22 @@ EXERCISE = declared(
                 "A model has model_bytes: its buffers and its frozen parameters go out with it, though they have no "
                 "gradient."),
         Mistake(_ONE_SAMPLE,
-                "input_bytes and output_bytes are those of one sample; a device has sizes[device] of them."),
+                "input_bytes and output_bytes are those of one sample; a device has sizes[device] of them, and an "
+                "output's gradient is as large as the output."),
         Mistake(_NEIGHBOUR,
                 "These are the samples of the device before: sizes begins with device 0, so device d has sizes[d]."),
+        Mistake(_MORE,
+                "The plan is right, and then goes on: the last moves are the model gradients. Inputs need no gradient, "
+                "and the updated model goes out at the beginning of the next step."),
+        Mistake(_EACH_SAMPLES,
+                "A copy of the model has gradients once, however many samples it saw: backward adds them up on its "
+                "device."),
+        Mistake(_ONE_DEVICE,
+                "Each copy of the model has gradients of its own, from its own samples, and device 0 adds them up: "
+                "every other device sends its gradients."),
+        Mistake(_HANDED_ON,
+                "The model is handed on from one device to the next. Everything in this step comes from device 0 or "
+                "goes there."),
         Mistake(_AS_INPUTS, "An output's gradient has as many bytes as the output, not as the input."),
         Mistake(_AS_MODEL,
                 "Gradients have gradient_bytes: buffers and frozen parameters are part of the model and have none."),

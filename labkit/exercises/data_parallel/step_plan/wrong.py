@@ -67,3 +67,32 @@ wrong_plan("the model first", "another order", ("return plan", 'return sorted(pl
 wrong_plan("the last device first", "another order", ("range(1, len(sizes))", "range(len(sizes) - 1, 0, -1)"))
 wrong_plan("output gradients come in", "the wrong way", ('"output gradients", True', '"output gradients", False'))
 wrong_plan("the model is what is trained", "buffers stay", ("lambda d: model_bytes", "lambda d: gradient_bytes"))
+wrong_plan(
+    "the inputs' gradients come back",
+    "moves after the end",
+    (
+        "return plan",
+        'return plan + [Move("input gradients", m.dst, 0, m.num_bytes) for m in plan if m.what == "inputs"]',
+    ),
+)
+wrong_plan(
+    "gradients of each sample",
+    "model gradients of each sample",
+    ("lambda d: gradient_bytes", "lambda d: sizes[d] * gradient_bytes"),
+)
+wrong_plan(
+    "hands the model on",
+    "handed on, device by device",
+    ("Move(what, 0, d, size_of(d))", 'Move(what, d - 1 if what == "model" else 0, d, size_of(d))'),
+)
+wrong_plan(
+    "one gradient for all",
+    "one device's gradients alone",
+    ("return plan", 'return [m for m in plan if m.what != "model gradients"] + plan[len(plan) - 1 :]'),
+)
+wrong_plan(
+    "bytes of the batch",
+    "the bytes of one sample",
+    ("sizes[d] * ", "sizes[d] / sum(sizes) * "),
+    ("size_of(d)", "int(size_of(d))"),
+)

@@ -13,9 +13,10 @@ from labkit.checks.formulas import Counted, calls_case, formulas
 from labkit.exercises.ring_all_reduce.chunk_bounds.driver import drive
 
 Bounds = list[list[int]]
-_NUMBER, _BACKWARDS, _GAP, _REST, _SHORT, _BEYOND, _APART, _LAST = (
+_NUMBER, _BACKWARDS, _GAP, _REST, _SHORT, _BEYOND, _APART, _LAST, _NOT_WHOLE = (
     "wrong number of chunks", "a chunk ends before it starts", "gap or overlap", "remainder dropped",
     "elements left out", "beyond the end", "sizes differ by more than one", "longer chunks last",
+    "tensors for whole numbers",
 )  # fmt: skip
 
 
@@ -41,10 +42,12 @@ def _of_sizes(calls: Sequence[tuple[Sequence[Any], Any]]) -> str:
     return next((name for name in _TRIED if name in shown), "")
 
 
-_TRIED = (_NUMBER, _BACKWARDS, _GAP, _SHORT, _REST, _BEYOND, _APART, _LAST)
+_TRIED = (_NOT_WHOLE, _NUMBER, _BACKWARDS, _GAP, _SHORT, _REST, _BEYOND, _APART, _LAST)
 
 
 def _of_one(numel: int, num_chunks: int, bounds: Any) -> str:
+    if not all(type(place) is int for pair in bounds for place in pair):
+        return _NOT_WHOLE
     if len(bounds) != num_chunks:
         return _NUMBER
     sizes = [end - start for start, end in bounds]
@@ -89,6 +92,12 @@ EXERCISE = formulas(
                 {"chunk_bounds": lambda n, k: [[start, end - 1] for start, end in _as_torch_cuts(n, k)]}),
         Mistake("size instead of end", "The second number is the chunk's size; it must be its end.",
                 {"chunk_bounds": lambda n, k: [[start, end - start] for start, end in _as_torch_cuts(n, k)]}),
+        Mistake(_NOT_WHOLE,
+                "start and end are whole numbers of Python (int): an entry of a tensor is a tensor, and / makes a "
+                "float. Take int(...) or .item(), and // for the size."),
+        Mistake("sizes without places",
+                "These are sizes alone. Return a pair for each chunk: where it starts, and where it ends.",
+                {"chunk_bounds": lambda n, k: [end - start for start, end in _as_torch_cuts(n, k)]}),
         Mistake(_BACKWARDS, "A pair is (start, end), and a chunk does not end before it starts."),
         Mistake(_GAP, "The first chunk starts at 0, and every other one where the chunk before it ends."),
         Mistake(_SHORT, "The chunks do not reach the end of the tensor: their sizes must add up to numel."),

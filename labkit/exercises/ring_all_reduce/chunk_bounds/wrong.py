@@ -92,3 +92,5 @@ WRONG.changed(
 WRONG.changed("pairs turned round", "a chunk ends before it starts", ("(start, end)", "(end, start)"))
 WRONG.changed("every chunk from the start", "gap or overlap", ("        start = end\n", ""))
 WRONG.changed("the last of the longer chunks is short", "elements left out", ("< remainder", "< remainder - 1"))
+WRONG.changed("entries of a tensor", "tensors for whole numbers", ("(start, end)", "(torch.tensor(start), end)"))
+WRONG.changed("sizes alone", "sizes without places", ("bounds.append((start, end))", "bounds.append(end - start)"))

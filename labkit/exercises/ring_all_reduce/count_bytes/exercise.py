@@ -52,6 +52,14 @@ EXERCISE = formulas(
                 "ring_bytes is twice the tensor, as if each half had N steps, or N were very large: a half takes N-1 "
                 "steps, after which a chunk has met everyone.",
                 {"ring_bytes": lambda b, n: 2 * b}),
+        Mistake("the messages of all ranks",
+                "root_bytes counts N-1 messages for every rank, as if each sent to each: only rank 0's link is asked "
+                "for. N-1 tensors come in over it, and N-1 go out.",
+                {"root_bytes": (lambda b, n: n * (n - 1) * b, lambda b, n: 2 * n * (n - 1) * b)}),
+        Mistake("one rank sends to nobody",
+                "A rank that is alone has nobody to send to: with N = 1 there are N-1 = 0 messages.",
+                {"root_bytes": lambda b, n: 2 * max(1, n - 1) * b,
+                 "ring_bytes": lambda b, n: 2 * max(1, n - 1) / n * b}),
         Mistake("rounded down", "ring_bytes was rounded down: use / and not //, it is a float.",
                 {"ring_bytes": lambda b, n: 2 * (n - 1) * (b // n)}),
         Mistake("sent and received added up",

@@ -46,3 +46,13 @@ WRONG.changed(
     "N steps",
     ("return 2 * (world_size - 1) / world_size * num_bytes", "return 2.0 * num_bytes"),
 )
+WRONG.changed(
+    "root: everybody to everybody",
+    "the messages of all ranks",
+    ("return 2 * (world_size - 1) * num_bytes", "return world_size * (world_size - 1) * num_bytes"),
+)
+WRONG.changed(
+    "one message at least",
+    "one rank sends to nobody",
+    ("return 2 * (world_size - 1) * num_bytes", "return 2 * max(1, world_size - 1) * num_bytes"),
+)

@@ -11,7 +11,7 @@ from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
 from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in
 from labkit.checks.structure import and_more
-from labkit.checks.traffic import library_calls, lost_messages
+from labkit.checks.traffic import library_calls, lost_messages, unfinished_sends, unread_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.naive_all_reduce.driver import drive
 from labkit.exercises.sums_over_ranks.sum_mistakes import common, reworded, sum_mistake
@@ -21,6 +21,7 @@ from labkit.exercises.sums_over_ranks.traffic import NOT_THROUGH_ROOT, root_traf
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
 
 _MEANS = "the others get the mean"
+_RECEIVES_INTO = "rank 0 receives into its own tensor"
 _ONE_ALONE, _ADDS_TOTAL = "rank 0 hands on one rank's numbers", "the total is added to one's own"
 _UNHEARD, _LEFT_OUT, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
     "nobody receives the total", "somebody is not heard", "rank 0 binds the total to a new name",
@@ -53,6 +54,14 @@ def _kept_by_the_others(came: SumOutcome) -> bool:
     return came.complete[:1] == [0] and all(part == 1 for part in came.complete[1:])
 
 
+def _holds_the_last(came: SumOutcome) -> bool:
+    """Return whether the others hold the total, and rank 0 the numbers of one other rank alone."""
+    if not _kept_by_the_others(came):
+        return False
+    rows = set(came.shares[0])
+    return len(rows) == 1 and all(share is not None and share[0] == 0 and sum(share) == 1 for share in rows)
+
+
 def _some_got_less(came: SumOutcome) -> bool:
     """Return whether rank 0 and the rank that was added last hold the total, and others a part of it."""
     first, *others = came.complete or [0.0]
@@ -75,6 +84,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     yield from wrong_sums(sum_outcome(case, got, wire))
     yield from root_traffic(case, wire)
     yield from lost_messages(wire)
+    yield from unread_messages(wire)
+    yield from unfinished_sends(wire)
 
 
 def _names_nobody(case: Case, failure: Failure, wire: Wire) -> bool:
@@ -103,7 +114,8 @@ EXERCISE = declared(
         sum_case(2, 3, (7,)),
         sum_case(1, 2, (5,)),
         sum_case(3, 4, (2, 3)),
-        sum_case(4, 3, (5,), dtype=torch.float64),
+        sum_case(4, 3, (5,), dtype=torch.float64, least=2**25),
+        sum_case(5, 2, (3,), dtype=torch.int32),
     ),
     hints=(
         "There are two kinds of rank: rank 0, and all the others. What does each of them send, and when?",
@@ -114,7 +126,12 @@ EXERCISE = declared(
     ),
     sweep=sweep(lambda size: sum_case(100 + size, size, (size + 2,))),
     mistakes=(
-        *common("calls the library", "buffer of another type", "buffer reused in flight"),
+        *common("calls the library", "buffer of another type", "sums of another type", "in a narrower type",
+                "buffer reused in flight", "message not waited for", "send not waited for"),
+        sum_mistake(_RECEIVES_INTO,
+                    "Rank 0 sent the total, and its own tensor holds what came last: it received into that tensor, and "
+                    "added up in another. Receive into a buffer of its own, or copy the total back: "
+                    "tensor.copy_(total).", came=_holds_the_last),
         sum_mistake(_UNHEARD,
                     "Rank 0 is stuck in send with the total: every other rank must receive it, dist.recv(tensor, "
                     "src=0).", failed=_waits_with_the_total),

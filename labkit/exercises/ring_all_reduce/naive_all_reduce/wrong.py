@@ -171,3 +171,57 @@ WRONG.changed(
     "the others get the mean",
     ("            dist.send(tensor, dst=peer)", "            dist.send(tensor / world_size, dst=peer)"),
 )
+
+ROOT = """
+def naive_all_reduce(tensor):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    if rank == 0:
+        total, incoming = tensor, torch.empty_like(tensor)
+        for peer in range(1, world_size):
+            dist.recv(incoming, src=peer)
+            total += incoming
+        for peer in range(1, world_size):
+            dist.send(total, dst=peer)
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+"""
+root = WRONG.changing(ROOT)
+root(
+    "receives into its own tensor",
+    "rank 0 receives into its own tensor",
+    ("total, incoming = tensor, torch.empty_like(tensor)", "total, incoming = tensor.clone(), tensor"),
+)
+root(
+    "receives with irecv and does not wait",
+    "message not waited for",
+    ("dist.recv(incoming", "dist.irecv(incoming"),
+    ("dist.recv(tensor", "dist.irecv(tensor"),
+)
+root(
+    "sends with isend and does not wait",
+    "send not waited for",
+    ("dist.send(total", "dist.isend(total"),
+    ("dist.send(tensor", "dist.isend(tensor"),
+)
+root(
+    "adds up with sum",
+    "sums of another type",
+    ("total += incoming", "total = torch.stack([total, incoming]).sum(0)"),
+    (
+        "        for peer in range(1, world_size):\n            dist.send",
+        "        tensor.copy_(total)\n        for peer in range(1, world_size):\n            dist.send",
+    ),
+)
+root(
+    "adds up in float32",
+    "in a narrower type",
+    (
+        "total, incoming = tensor, torch.empty_like(tensor)",
+        "total, incoming = tensor.float(), torch.empty_like(tensor)",
+    ),
+    (
+        "        for peer in range(1, world_size):\n            dist.send(total",
+        "        tensor.copy_(total)\n        for peer in range(1, world_size):\n            dist.send(tensor",
+    ),
+)

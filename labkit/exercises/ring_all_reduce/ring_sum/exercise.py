@@ -9,11 +9,12 @@ import torch
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
+from labkit.checks.hanging import hangs
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.ring_sum.driver import drive
-from labkit.exercises.sums_over_ranks.sum_mistakes import RING, reworded, sum_mistake
+from labkit.exercises.sums_over_ranks.sum_mistakes import RING, common, reworded, sum_mistake
 from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
 from labkit.exercises.sums_over_ranks.sums import expected_bases, input_of, least_traffic, members_of, sum_case
 from labkit.exercises.sums_over_ranks.traffic import outsiders, ring_traffic
@@ -34,6 +35,11 @@ def _too_few_chunks(case: Case, failure: Failure, wire: Wire) -> bool:
     members = members_of(case)
     numel = input_of(case, members[0]).numel()
     return failure.error == "IndexError" and len(torch.empty(numel).chunk(len(members))) < len(members)
+
+
+def _waits_for_itself(case: Case, failure: Failure, wire: Wire) -> bool:
+    itself = any(wait.peer == wait.rank for wait in failure.waits)
+    return hangs(failure) and itself and "group" not in case.inputs[0]
 
 
 def _leaves_short_ones(came: SumOutcome) -> bool:
@@ -57,7 +63,7 @@ EXERCISE = declared(
         sum_case(26, 2, (5,)),
         sum_case(27, 5, (8,)),
         sum_case(28, 5, (2, 5), group=(1, 3, 4)),
-        sum_case(29, 3, (5,), dtype=torch.float64),
+        sum_case(29, 3, (5,), dtype=torch.float64, least=2**25),
     ),
     hints=(
         "You have all the parts: bounds, a plan, an executor. What does the executor want, and how do you get it from "
@@ -88,6 +94,18 @@ EXERCISE = declared(
             "These are the numbers of another operation: what arrives has to be added, and run_plan does so unless "
             "you hand it another combine.",
         ),
-        *RING,
+        reworded(
+            "whole tensor at each step",
+            "Each message holds the whole tensor. A message is one chunk, numel/N elements. tensor[start:end] cuts a "
+            "tensor of several dimensions by rows; make it flat first, tensor.view(-1), and cut that.",
+        ),
+        sum_mistake(
+            "another rank's plan",
+            "A rank waits for itself: it runs a plan that was made for another rank. Each rank runs one plan, its own: "
+            "ring_plan(rank, N) with the rank that dist.get_rank(group) returns.",
+            failed=_waits_for_itself,
+        ),
+        *common("in a narrower type"),
+        *(each for each in RING if each.name != "whole tensor at each step"),
     ),
 )

@@ -235,3 +235,19 @@ WRONG.changed(
         "    flat = torch.nn.functional.pad(tensor.view(-1), (0, -tensor.numel() % world_size))\n",
     ),
 )
+WRONG.changed(
+    "rank 0's plan for all",
+    "another rank's plan",
+    ("ring_plan(rank, world_size)", "ring_plan(0, world_size)"),
+)
+WRONG.changed(
+    "adds up in float32",
+    "in a narrower type",
+    ("flat = tensor.view(-1)", "flat = tensor.view(-1).float()"),
+    ("chunks, group)", "chunks, group)\n    tensor.view(-1).copy_(flat)"),
+)
+WRONG.changed(
+    "cuts without making it flat",
+    "whole tensor at each step",
+    ("flat = tensor.view(-1)", "flat = tensor"),
+)

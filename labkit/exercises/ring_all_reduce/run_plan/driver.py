@@ -41,6 +41,16 @@ class Reduce:
     chunk: int
 
 
+def _writes_into(operation: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the operation as one that must be told where its result goes."""
+
+    def combine(chunk: Tensor, incoming: Tensor, *, out: Tensor) -> Tensor:
+        return operation(chunk, incoming, out=out)
+
+    combine.__qualname__ = "combine"  # as an error names it
+    return combine
+
+
 def drive(functions: Functions, inputs: Values) -> Values:
     """Hand a given plan and chunks to run_plan; return the tensor that the chunks are views of (run_plan).
 
@@ -55,7 +65,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     tensor = cast(Tensor, inputs["tensor"]).clone()
     chunks = list(torch.split(tensor, integers(inputs, "sizes")))
     group, member = one_group(inputs)
-    more = [getattr(torch, text(inputs, "combine"))] if "combine" in inputs else []
+    more = [_writes_into(getattr(torch, text(inputs, "combine")))] if "combine" in inputs else []
     if member:
         functions["run_plan"](plan, chunks, group, *more)
     return {"base": tensor}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -14,8 +15,8 @@ from labkit.checks.case import Case, Failure, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
-from labkit.checks.hanging import hangs, waits_in
-from labkit.checks.traffic import library_calls, lost_messages
+from labkit.checks.hanging import hangs, nobody_waited, waits_in
+from labkit.checks.traffic import library_calls, lost_messages, unfinished_sends
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.plan_cases import (
     drawn_plans,
@@ -26,6 +27,7 @@ from labkit.exercises.ring_all_reduce.plan_cases import (
     reduces_behind,
     rotation,
     simulate,
+    simulate_again_and_again,
     sizes_of,
 )
 from labkit.exercises.ring_all_reduce.run_plan.driver import drive
@@ -42,6 +44,7 @@ _EMPTY_BATCH, _EMPTY, _ADDS, _NO_OUT, _ALWAYS, _NEVER, _ITSELF, _NOTHING, _NOT_I
 )  # fmt: skip
 
 
+_AGAIN, _OUT = "what arrived before, once more", "combine without out"
 _SHARED, _MORE, _OTHER_STEP, _SWAPPED, _LATE = (
     "one buffer for two messages", "more receives than the plan has", "the Reduce of another step",
     "combine's arguments swapped", "reduced after the last step",
@@ -58,7 +61,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     yield from library_calls(wire)
     yield from _wrong_chunks(case, got, wire)
     yield from _messages(case, wire)
-    yield from lost_messages(wire)
+    yield from (replace(each, mistake=each.mistake and _WAIT) for each in lost_messages(wire))
+    yield from (replace(each, mistake=_WAIT) for each in unfinished_sends(wire))
 
 
 def _wrong_chunks(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -81,12 +85,13 @@ def _cause(case: Case, came: list[Tensor], wire: Wire) -> str:
     """Return the mistake that gives these chunks, or ""."""
     if any(not message.bytes for message in wire.messages):
         return _EMPTY
-    if wire.problems_of("not_waited"):
+    if wire.problems_of("not_waited", "read_before_wait"):
         return _WAIT
     ways = (
         (_ADDS, lambda: simulate(case, combine=torch.add)),
         (_SWAPPED, lambda: simulate(case, combine=lambda chunk, incoming: _combine_of(case)(incoming, chunk))),
         (_LATE, lambda: simulate(case, late_reduces=True)),
+        (_AGAIN, lambda: simulate_again_and_again(case)),
         (_NO_OUT, lambda: simulate(case, combine=lambda chunk, incoming: chunk)),
         (_ALWAYS, lambda: simulate(case, reduce=True)),
         (_NEVER, lambda: simulate(case, reduce=False)),
@@ -256,6 +261,11 @@ EXERCISE = declared(
     ),
     mistakes=(
         *in_failures("calls the library", "buffer of another type"),
+        sum_mistake(_WAIT,
+                    "A chunk was used before its message had arrived, or had left: call wait() on every work that "
+                    "dist.batch_isend_irecv returns, before you touch a tensor.",
+                    failed=lambda case, failure, wire: nobody_waited(case, failure, wire, "isend")
+                    or nobody_waited(case, failure, wire, "irecv")),
         sum_mistake(_EMPTY_BATCH,
                     "dist.batch_isend_irecv does not take an empty list: where all chunks of a step are empty there "
                     "is nothing to post, so leave the call out.", failed=_posted_nothing, certain=True),
@@ -271,6 +281,14 @@ EXERCISE = declared(
         sum_mistake(_LATE,
                     "What arrived was combined after the last step. A step's Reduces belong to the step: the next one "
                     "may send the chunk on."),
+        sum_mistake(_AGAIN,
+                    "A step also dealt with what had arrived in the steps before it: a collection of incoming tensors "
+                    "that is made once, before the loop over steps, keeps them. Begin each step with an empty one."),
+        sum_mistake(_OUT,
+                    "A Reduce calls combine(chunk, incoming, out=chunk): the operation that the caller hands over here "
+                    "writes its result where it is told to, and must be told.",
+                    failed=lambda case, failure, wire: "keyword-only argument: 'out'" in failure.message,
+                    certain=True),
         sum_mistake(_NO_OUT,
                     "No Reduce has changed its chunk. Do a step's Reduces when its messages have arrived, and before "
                     "the next step; combine(chunk, incoming) returns a new tensor, with out=chunk it writes into the "
@@ -325,8 +343,5 @@ EXERCISE = declared(
                     "The numbers of the steps have gaps: group the records you are given, do not count steps "
                     "yourself."),
         *in_failures(GROUP_RANKS),
-        sum_mistake(_WAIT,
-                    "A chunk was used before its message arrived: call wait() on every work that "
-                    "dist.batch_isend_irecv returns."),
     ),
 )  # fmt: skip

@@ -35,7 +35,10 @@ _POST = """
 """
 _COMBINED = """
         for chunk, data in incoming.items():
-            chunks[chunk].copy_(combine(chunks[chunk], data) if chunk in reduced else data)
+            if chunk in reduced:
+                combine(chunks[chunk], data, out=chunks[chunk])
+            else:
+                chunks[chunk].copy_(data)
 """
 wrong(
     "always adds",
@@ -370,3 +373,33 @@ _PAIRS = """reduced = {
         }"""
 WRONG.changed("a Reduce after its Recv only", "a Reduce before its Recv", (_REDUCED, _SEEN))
 WRONG.changed("a Reduce right behind its Recv only", "a Reduce before its Recv", (_REDUCED, _PAIRS))
+wrong(
+    "copies what combine returns",
+    "combine without out",
+    _run(
+        _POST
+        + """
+        for chunk, data in incoming.items():
+            chunks[chunk].copy_(combine(chunks[chunk], data) if chunk in reduced else data)
+"""
+    ),
+)
+wrong(
+    "one dict for all steps",
+    "what arrived before, once more",
+    _run(_POST + _COMBINED)
+    .replace("        incoming = {}\n", "")
+    .replace("    steps = {}\n", "    steps = {}\n    incoming = {}\n"),
+)
+_WAITED = "        for work in dist.batch_isend_irecv(ops) if ops else []:\n            work.wait()\n"
+_POSTED = "        works = dist.batch_isend_irecv(ops) if ops else []\n"
+wrong(
+    "combines before it waits",
+    "not waited for",
+    _run(_POST.replace(_WAITED, _POSTED) + _COMBINED + "        for work in works:\n            work.wait()\n"),
+)
+wrong(
+    "waits for the last message alone",
+    "not waited for",
+    _run(_POST.replace(_WAITED, _POSTED + "        for work in works[-1:]:\n            work.wait()\n") + _COMBINED),
+)

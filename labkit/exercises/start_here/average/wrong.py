@@ -108,3 +108,36 @@ wrong(
     "divided, never added up",
     "dist.all_reduce(tensor, async_op=True)\ntensor /= dist.get_world_size()",
 )
+wrong(
+    "divides before it waits",
+    "divided before the sum was there",
+    "work = dist.all_reduce(tensor, async_op=True)\ntensor /= dist.get_world_size()\nwork.wait()",
+)
+wrong(
+    "adds the mean",
+    "the mean added to its own",
+    "mean = tensor.clone()\ndist.all_reduce(mean)\ntensor += mean / dist.get_world_size()",
+)
+wrong(
+    "other memory for the tensor",
+    "not in place",
+    "mean = tensor.clone()\ndist.all_reduce(mean)\ntensor.data = mean / dist.get_world_size()",
+)
+wrong(
+    "gathers into one tensor",
+    "one tensor in all places",
+    "parts = [torch.empty_like(tensor)] * dist.get_world_size()\n"
+    "dist.all_gather(parts, tensor)\ntensor.copy_(torch.stack(parts).mean(0))",
+)
+wrong("rounds", "rounded", "dist.all_reduce(tensor)\ntensor //= dist.get_world_size()")
+wrong("takes the median", "the median", GATHERS + "tensor.copy_(torch.stack(parts).median(0).values)")
+wrong(
+    "everybody is the source",
+    "ranks call different things",
+    "dist.reduce(tensor, 0)\ndist.broadcast(tensor, dist.get_rank())\ntensor /= dist.get_world_size()",
+)
+wrong(
+    "averages in float32",
+    "in float32",
+    "total = tensor.float()\ndist.all_reduce(total)\ntensor.copy_(total / dist.get_world_size())",
+)

@@ -54,3 +54,40 @@ wrong(
     "a tensor or flags instead of places",
     "return ((after != 0) & (after != before)).int().tolist()",
 )
+wrong(
+    "equal up to a millionth",
+    "compared with a tolerance",
+    "return [at for at, (b, a) in enumerate(zip(before.tolist(), after.tolist())) if a and abs(a - b) > 1e-6]",
+)
+wrong(
+    "almost 0 is dropped",
+    "small entries taken for dropped",
+    "return ((after.abs() > 1e-3) & (after != before)).nonzero().flatten().tolist()",
+)
+wrong(
+    "what has grown",
+    "only what has grown",
+    "return ((after != 0) & (after > before)).nonzero().flatten().tolist()",
+)
+wrong(
+    "looks at the kept ones alone",
+    "places among the kept",
+    "kept = after.nonzero().flatten()\nreturn (after[kept] != before[kept]).nonzero().flatten().tolist()",
+)
+wrong(
+    "squeezes",
+    "a list of one made a number",
+    "return ((after != 0) & (after != before)).nonzero().squeeze().tolist()",
+)
+wrong("all that was kept", "all that was kept", "return after.nonzero().flatten().tolist()")
+wrong(
+    "what has shrunk",
+    "only what has shrunk",
+    "return ((after != 0) & (after.abs() < before.abs())).nonzero().flatten().tolist()",
+)
+wrong(
+    "looks for values anywhere",
+    "values that stood elsewhere",
+    "known = set(before.tolist())\n"
+    "return [at for at, value in enumerate(after.tolist()) if value and value not in known]",
+)

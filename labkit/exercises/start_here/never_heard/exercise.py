@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from labkit.checks.case import Case, Got, Value
@@ -96,6 +96,30 @@ def _heard_at_least_once_left_out(case: Case, place: int) -> Value:
     return sorted({m["src"] for m in each} - heard)
 
 
+def _one_decides(last: bool) -> Callable[[Case, int], Value]:
+    """Return what is found where the last message of a rank decides for it, or the first."""
+
+    def way(case: Case, place: int) -> Value:
+        decides = {m["src"]: m["received"] for m in _lists(case)[place][:: 1 if last else -1]}
+        return sorted(src for src, received in decides.items() if received is None)
+
+    return way
+
+
+def _first_alone(case: Case, place: int) -> Value:
+    return [m["src"] for m in _lists(case)[place] if m["received"] is None][:1]
+
+
+def _repeated(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether these are the right ranks, some of them more than once, in any order."""
+    mine, right = values_of(got), expected(case)
+    whole = all(isinstance(each, list) and all(type(rank) is int for rank in each) for each in mine)
+    if not whole or mine == right:
+        return False
+    lists = cast(list[list[int]], mine)
+    return [sorted(set(each)) for each in lists] == right and any(len(each) > len(set(each)) for each in lists)
+
+
 def _no_order(case: Case, got: Got, wire: Wire) -> bool:
     return bool(values_of(got)) and all(
         isinstance(mine, list) and all(type(rank) is int for rank in mine) and sorted(cast(list[int], mine)) == wanted
@@ -116,7 +140,10 @@ EXERCISE = answers(
         ),
         messages_case(
             "several of one rank",
-            [[message(3, 0, None, 0), message(1, 0, None, 0), message(3, 0, None, 1), message(3, 0, 2, 2)]],
+            [
+                [message(3, 0, None, 0), message(1, 0, None, 0), message(3, 0, None, 1), message(3, 0, 2, 2)],
+                [message(10, 0, 0, 0), message(8, 0, None, 0), message(1, 0, None, 0), message(10, 0, None, 1)],
+            ],
         ),
     ),
     hints=(
@@ -143,13 +170,24 @@ EXERCISE = answers(
                 "You name a rank only if several of its messages were lost. One that nobody received is enough.",
                 {"answers": _several_lost}),
         Mistake("a rank more than once",
-                "A rank that sent several messages is named once: collect the ranks in a set.", {"answers": _each}),
+                "A rank that sent several messages is named once: collect the ranks in a set.", {"answers": _each},
+                seen=_repeated),
+        Mistake("the first alone",
+                "You stop at the first message that nobody received: a return within the loop ends it. Go through all "
+                "messages, and return then.", {"answers": _first_alone}),
+        Mistake("one message decides for its rank",
+                "One message of each rank decides here, its first or its last: a dictionary by rank keeps one value. "
+                "Ask whether any of its messages was received by nobody.",
+                {"answers": (_one_decides(last=True), _one_decides(last=False))}),
         Mistake("those who were heard",
                 "Your answer has senders whose messages arrived. Return only those that sent a message which nobody "
                 "received.", {"answers": (_heard, _senders)}),
         Mistake("one message that arrived is taken for all",
                 "You leave out a rank as soon as one of its messages arrived. Name every rank that sent at least one "
                 "message that nobody received.", {"answers": _heard_at_least_once_left_out}),
+        Mistake("no messages",
+                "The list of messages may be empty: max, min and reduce have nothing to begin with there. Return an "
+                "empty list.", says=("empty",), certain=True),
         Mistake("not in order", "These are the right ranks; give them in order, smallest first, as a list.",
                 seen=_no_order),
     ),

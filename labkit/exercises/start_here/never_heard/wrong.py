@@ -48,7 +48,7 @@ wrong(
 )
 wrong(
     "the last message of each decides",
-    "one message that arrived is taken for all",
+    "one message decides for its rank",
     "last = {message.src: message.received for message in messages}\n"
     "return sorted(src for src, received in last.items() if received is None)",
 )
@@ -73,4 +73,33 @@ wrong(
     "those of whom nothing arrived",
     "one message that arrived is taken for all",
     "return sorted({m.src for m in messages if all(o.received is None for o in messages if o.src == m.src)})",
+)
+wrong(
+    "the first message of each decides",
+    "one message decides for its rank",
+    "first = {}\n"
+    "for message in messages:\n"
+    "    first.setdefault(message.src, message.received)\n"
+    "return sorted(src for src, received in first.items() if received is None)",
+)
+wrong(
+    "groups neighbours",
+    "a rank more than once",
+    "from itertools import groupby\n"
+    "groups = groupby(messages, key=lambda m: m.src)\n"
+    "return [src for src, group in groups if any(m.received is None for m in group)]",
+)
+wrong("the order of a set", "not in order", "return list({m.src for m in messages if m.received is None})")
+wrong(
+    "the largest rank of no messages",
+    "no messages",
+    "lost = [False] * (max(message.src for message in messages) + 1)\n"
+    "for message in messages:\n"
+    "    lost[message.src] |= message.received is None\n"
+    "return [rank for rank, was in enumerate(lost) if was]",
+)
+wrong(
+    "returns in the loop",
+    "the first alone",
+    "for message in messages:\n    if message.received is None:\n        return [message.src]\nreturn []",
 )

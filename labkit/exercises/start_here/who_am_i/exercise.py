@@ -83,6 +83,10 @@ def _texts(case: Case, got: Got, wire: Wire) -> bool:
     return any(isinstance(answer, list) and any(isinstance(each, str) for each in answer) for answer in values_of(got))
 
 
+def _floats(case: Case, got: Got, wire: Wire) -> bool:
+    return any(isinstance(each, float) for answer in values_of(got) if isinstance(answer, list) for each in answer)
+
+
 def _went_on(case: Case, got: Got, wire: Wire) -> bool:
     return any(isinstance(wanted, dict) and isinstance(mine, list) for mine, wanted in _pairs(case, got))
 
@@ -134,6 +138,11 @@ EXERCISE = answers(
         Mistake("local rank for rank",
                 "LOCAL_RANK counts on one machine: the second machine has a 0 too. RANK is the number in the whole "
                 "world.", {"answers": _pair("LOCAL_RANK", "WORLD_SIZE")}),
+        Mistake("local rank for the world size",
+                "The second number is the local rank. The world size is how many ranks there are on all machines: "
+                "WORLD_SIZE.", {"answers": _pair("RANK", "LOCAL_RANK")}),
+        Mistake("numbers with a fraction", "Ranks are counted: int(...) makes whole numbers, float(...) does not.",
+                seen=_floats),
         Mistake("texts, not numbers", 'Environment variables are text: "1" is not 1. Convert them with int().',
                 seen=_texts),
         Mistake("a default hides it",

@@ -58,3 +58,9 @@ wrong(
     "a default hides it",
     'return int(environ["RANK"]), int(environ.get("WORLD_SIZE", 1))',
 )
+wrong(
+    "the local rank for the size",
+    "local rank for the world size",
+    'environ["WORLD_SIZE"]\nreturn int(environ["RANK"]), int(environ["LOCAL_RANK"])',
+)
+wrong("floats", "numbers with a fraction", 'return float(environ["RANK"]), float(environ["WORLD_SIZE"])')
