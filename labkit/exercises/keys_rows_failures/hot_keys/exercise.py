@@ -10,6 +10,7 @@ from torch import Tensor
 from labkit.checks import draws
 from labkit.checks.case import Case
 from labkit.checks.declared import Mistake
+from labkit.checks.structure import WRONG_SHAPE
 from labkit.exercises.keys_rows_failures.hot_keys.driver import drive
 from labkit.exercises.keys_rows_failures.tensor_calls import Call, Right, calls_case, tensor_formulas
 
@@ -29,14 +30,14 @@ def _loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_ho
 LOADS: Right = {"server_loads": _loads}
 
 
-def loads_case(name: str, seed: int, num_keys: int, num_servers: int, hots: Sequence[int]) -> Case:
-    """Return a case of hot_keys for some numbers of hot keys."""
+def loads_case(name: str, seed: int, num_keys: int, num_servers: int, hots: Sequence[int], empty: int = 0) -> Case:
+    """Return a case of hot_keys for some numbers of hot keys; on the last `empty` servers no key lives."""
     draw = draws.generator(seed)
     calls: list[Call] = []
     for hot in hots:
         reads = torch.randperm(10 * num_keys, generator=draw)[:num_keys].double()
         writes = torch.randint(0, 50, (num_keys,), generator=draw).double()
-        home = torch.randint(0, num_servers, (num_keys,), generator=draw)
+        home = torch.randint(0, num_servers - empty, (num_keys,), generator=draw)
         calls.append(("server_loads", (reads, writes, home, num_servers, hot)))
     return calls_case(name, calls)
 
@@ -101,6 +102,14 @@ def _the_last_at_home(reads: Tensor, writes: Tensor, home: Tensor, num_servers: 
     return loads + reads[hot].sum() / num_servers + writes[hot].sum()
 
 
+def _one_more(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    return _loads(reads, writes, home, num_servers, num_hot + 1)
+
+
+def _all_for_none(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    return _loads(reads, writes, home, num_servers, num_hot or len(reads))
+
+
 EXERCISE = tensor_formulas(
     id="hot_keys",
     functions=("server_loads",),
@@ -108,7 +117,7 @@ EXERCISE = tensor_formulas(
     right=LOADS,
     visible=(
         loads_case("6 keys on 3 servers, no copies and 2 copied keys", 94, 6, 3, [0, 2]),
-        loads_case("9 keys on 4 servers, 3 copied keys and all", 92, 9, 4, [3, 9]),
+        loads_case("9 keys on 4 servers, 3 copied keys and all", 92, 9, 4, [3, 9], empty=1),
     ),
     hints=(
         "Take one hot key with 100 reads and 10 writes, and four servers. What does each of them have to do?",
@@ -118,6 +127,15 @@ EXERCISE = tensor_formulas(
         "then + reads[hot].sum() / num_servers + writes[hot].sum()",
     ),
     mistakes=(
+        Mistake(WRONG_SHAPE,
+                "One load for each server, also where no key lives: index_add_ into torch.zeros(num_servers), or "
+                "torch.bincount with minlength=num_servers."),
+        Mistake("one hot key too many",
+                "As many keys as num_hot have copies, none where it is 0. Sorted, they are the places 0 to num_hot - "
+                "1; the key at place num_hot has none.", {"server_loads": _one_more}),
+        Mistake("all where there are none",
+                "With num_hot = 0 no key has copies, and all got some: [-num_hot:] is [0:] then, the whole list, and "
+                "place num_hot - 1 is the last one.", {"server_loads": _all_for_none}),
         Mistake("writes shared like reads",
                 "A write to a hot key must go to every copy, so it loads every server in full.",
                 {"server_loads": _variant(split_writes=True)}),
