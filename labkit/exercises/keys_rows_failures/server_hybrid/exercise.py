@@ -241,9 +241,9 @@ EXERCISE = declared(
                 "The sum over the group was divided by the number of all ranks: "
                 "dist.get_world_size(group).", seen=_as_if(all_ranks)),
         Mistake("the optimizer's state is lost",
-                "From the second step on the optimizer has lost its momentum: use the one you are given instead of "
-                "making another.",
-                seen=_as_if(lambda case: train(case, anew=True))),
+                "The layers move as if the optimizer were made anew in each step, without its momentum, or as one "
+                "with a learning rate and nothing else: use the one you are given.",
+                seen=either(_as_if(lambda case: train(case, anew=True)), _as_if(lambda case: train(case, plain=True)))),
         Mistake("gradients of the step before are still there",
                 "From the second step on, the sum contains old gradients: optimizer.zero_grad() before backward.",
                 seen=_as_if(lambda case: train(case, keeps=True))),

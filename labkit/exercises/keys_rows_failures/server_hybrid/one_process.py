@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.groups import group_of
-from labkit.checks.values import record, tensor, tensors
+from labkit.checks.values import number, record, tensor, tensors
 from labkit.exercises.keys_rows_failures.server_hybrid.driver import Dense, optimizer_of
 
 
@@ -20,6 +20,7 @@ def train(
     *,
     keeps: bool = False,
     anew: bool = False,
+    plain: bool = False,
     shared: bool = False,
     factor: float = 1.0,
     parameters: bool = False,
@@ -32,6 +33,7 @@ def train(
         weigh: What a rank's loss is multiplied by; 1 is right.
         keeps: Whether gradients of the layers add up from step to step (a mistake).
         anew: Whether the optimizer forgets its momentum between steps (a mistake).
+        plain: Whether an SGD of the answer's own takes its place, with the learning rate alone (a mistake).
         shared: Whether each rank returns the mean loss of all (a mistake).
         factor: What the layers' gradients are multiplied by before the step.
         after: Whether the loss is that after the step (a mistake).
@@ -47,6 +49,8 @@ def train(
             optimizer.zero_grad()
         if anew:
             optimizer = optimizer_of(model, first)
+        if plain:
+            optimizer = torch.optim.SGD(model.parameters(), lr=number(first, "lr"))
         for rank in ranks:
             keys, targets = (tensors(case.inputs[rank], name)[step] for name in ("keys", "targets"))
             rows = table[keys].requires_grad_()
