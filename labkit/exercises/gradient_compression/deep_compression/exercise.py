@@ -73,6 +73,8 @@ class _Way:
     never_off: bool = False
     norm: float = 2.0
     one_tensor: bool = False
+    fades: bool = False
+    cycles: bool = False
 
 
 _WRONG = {
@@ -98,6 +100,8 @@ _WRONG = {
     "warm-up where there is none": _Way(never_off=True),
     "clipped by another norm": _Way(norm=math.inf),
     "clipped by the sum of magnitudes": _Way(norm=1.0),
+    "the residual fades": _Way(fades=True),
+    "warm-up by the remainder": _Way(cycles=True),
     "a copy is cleared": _Way(masks=False, clears=False),
     "velocity and residual are one tensor": _Way(one_tensor=True),
 }
@@ -126,7 +130,7 @@ def _replay(case: Case, way: _Way) -> Iterator[Tensor]:
         if way.afterwards:
             velocity = _clipped(velocity, limit)
         step = gradient + momentum * velocity if way.nesterov else velocity
-        residual = (residuals.get(key, blank) if way.remembers else blank) + step
+        residual = (momentum if way.fades else 1) * (residuals.get(key, blank) if way.remembers else blank) + step
         if way.one_tensor and key in residuals:
             velocity = residual = 2 * velocity
         residual = _clipped(residual, limit) if way.late else residual
@@ -146,7 +150,8 @@ def _share(case: Case, call: int, way: _Way) -> float:
     ratio, warmup = number(case.inputs[0], "ratio"), integer(case.inputs[0], "warmup")
     if not way.warms or not (warmup or way.never_off):
         return ratio
-    share = 0.25 ** ((not way.begins_whole) + call // max(warmup, 1))
+    stage = call % max(warmup, 1) if way.cycles else call // max(warmup, 1)
+    share = 0.25 ** ((not way.begins_whole) + stage)
     return share if way.sinks else max(ratio, share)
 
 
@@ -270,6 +275,11 @@ EXERCISE = declared(
         Mistake("clipped by the sum of magnitudes",
                 "The gradient was measured by the sum of its magnitudes. Its norm is gradient.norm(), the root of the "
                 "sum of squares."),
+        Mistake("the residual fades",
+                "The old residual was multiplied by the momentum: that is the velocity's factor. What has not been "
+                "sent waits in full."),
+        Mistake("warm-up by the remainder",
+                "A stage lasts w calls: it is n // w. The remainder n % w begins anew every w calls."),
         Mistake("a copy is cleared",
                 "What is sent was cleared neither from the velocity nor from the residual. Of a tensor that is not "
                 "contiguous, flatten() and reshape(-1) make a copy, and the 0 goes into the copy: make both contiguous "

@@ -111,3 +111,7 @@ changed(
     ("velocity.view(-1)", "velocity.reshape(-1)"),
     ("residual.view(-1)", "residual.reshape(-1)"),
 )
+changed(
+    "momentum on the residual", "the residual fades", (RESIDUAL, RESIDUAL.replace("= self", "= self.momentum * self"))
+)
+changed("the remainder for a stage", "warm-up by the remainder", (SHARE, SHARE.replace("calls //", "calls %")))

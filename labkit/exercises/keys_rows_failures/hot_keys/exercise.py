@@ -102,6 +102,13 @@ def _the_last_at_home(reads: Tensor, writes: Tensor, home: Tensor, num_servers: 
     return loads + reads[hot].sum() / num_servers + writes[hot].sum()
 
 
+def _written_twice_at_home(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    hot = torch.zeros(len(reads), dtype=torch.bool)
+    hot[reads.topk(num_hot).indices] = True
+    twice = torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, torch.where(hot, writes, 0.0))
+    return _loads(reads, writes, home, num_servers, num_hot) + twice
+
+
 def _one_more(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
     return _loads(reads, writes, home, num_servers, num_hot + 1)
 
@@ -169,6 +176,9 @@ EXERCISE = tensor_formulas(
         Mistake("one key for each server",
                 "Only one key of each server counts in its load: loads[home] += "
                 "... keeps the last one, index_add_ adds all.", {"server_loads": _the_last_at_home}),
+        Mistake("written twice at home",
+                "A write to a hot key counts twice at its home: home is one of the servers with a copy, and has one.",
+                {"server_loads": _written_twice_at_home}),
         Mistake("hot keys loaded at home too",
                 "A hot key's reads are spread over all servers, so do not also count "
                 "them at its home.", {"server_loads": _at_home_too}),

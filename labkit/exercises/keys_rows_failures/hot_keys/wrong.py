@@ -60,3 +60,8 @@ changed(
 changed("the end of the sorted", "all where there are none", (HOT, "hot[reads.argsort()[-num_hot:]] = True"))
 changed("no load where no key lives", "shape lost",
         ("torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, at_home)", "torch.bincount(home, weights=at_home)"))  # fmt: skip
+changed(
+    "writes at home once more",
+    "written twice at home",
+    ("torch.where(hot, 0.0, reads + writes)", "torch.where(hot, writes, reads + writes)"),
+)
