@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -42,6 +45,21 @@ def laid_out(gradient: Tensor, layout: str) -> Tensor:
     return gradient.transpose(0, -1).clone(memory_format=torch.contiguous_format).transpose(0, -1)
 
 
+@contextmanager
+def _watched_generator() -> Iterator[list[bool]]:
+    """Yield a list that says, once, whether torch's own generator was seeded, or is in another state afterwards."""
+    touched: list[bool] = []
+    before, seed = torch.get_rng_state(), torch.manual_seed
+
+    def seeds(value: int) -> torch.Generator:
+        touched.append(True)
+        return seed(value)
+
+    with patch.object(torch, "manual_seed", seeds), patch.object(torch.random, "manual_seed", seeds):
+        yield touched
+    touched.append(bool(touched) or not torch.equal(before, torch.get_rng_state()))
+
+
 def compress_tensors(functions: Functions, inputs: Values) -> Values:
     """Compress each gradient, and unpack it with another compressor of the same kind.
 
@@ -50,36 +68,38 @@ def compress_tensors(functions: Functions, inputs: Values) -> Values:
     time); packets: lists of parts whose bytes are asked for.
     """
     calls: list[Value] = []
+    make_packet = functions.get("Packet", PacketStandIn)
     for call in records(inputs, "calls"):
         make, gradient = functions[text(call, "compressor")], tensor(call, "gradient")
         torch.manual_seed(integer(call, "noise"))
         compressor = make(**_options(call))
         came: list[Value] = []
         for _ in range(integer(call, "times")):
-            given, generator = laid_out(gradient, text(call, "layout")), torch.get_rng_state()
-            packet = compressor.compress(given)
-            if "between" in call:
-                compressor.compress(tensor(call, "between").clone())
-            parts = parts_of(packet)
-            if isinstance(parts, str):
-                came.append({"problem": parts})
-                continue
-            sent = functions.get("Packet", PacketStandIn)(
-                tuple(part.clone() for part in parts), gradient.shape, gradient.dtype
-            )
-            back = make(**_options(call)).decompress(sent)
+            given = laid_out(gradient, text(call, "layout"))
+            with _watched_generator() as touched:
+                packet = compressor.compress(given)
+                if "between" in call:
+                    compressor.compress(tensor(call, "between").clone())
+                parts = parts_of(packet)
+                if isinstance(parts, str):
+                    came.append({"problem": parts})
+                    continue
+                sent = [
+                    make_packet(tuple(part.clone() for part in parts), gradient.shape, gradient.dtype) for _ in range(2)
+                ]
+                back = make(**_options(call)).decompress(sent[0])
+                compressor.decompress(sent[1])  # as ErrorFeedback does, between two calls of compress
             came.append(
                 {
                     "parts": [*parts],
                     "unpacked": back,
                     "changed": not torch.equal(given, gradient),
-                    "disturbed": not torch.equal(generator, torch.get_rng_state()),
+                    "disturbed": touched[-1],
                 }
             )
         calls.append(came)
     shape = torch.Size((1000,))
     sizes = [
-        functions["wire_bytes"](functions.get("Packet", PacketStandIn)(tuple(parts), shape, torch.float32))
-        for parts in listed(inputs, "packets")
+        functions["wire_bytes"](make_packet(tuple(parts), shape, torch.float32)) for parts in listed(inputs, "packets")
     ]
     return {"calls": calls, "bytes": [size if type(size) is int else f"{size!r:.40}" for size in sizes]}

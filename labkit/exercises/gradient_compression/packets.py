@@ -146,14 +146,29 @@ NOTHING_BACK = Mistake(NOTHING, "decompress must return the gradient: print show
 
 def _of_other_dtype(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether entries of one float type were written among those of another."""
-    whole = any(f"{kind} for the source" in got.message for kind in _WHOLE) if isinstance(got, Failure) else True
-    return not whole and "source and destination dtypes match" in getattr(got, "message", "")
+    if not isinstance(got, Failure) or _packed_as_other_dtype(case, got, wire):
+        return False
+    whole = any(f"{kind} for the source" in got.message for kind in _WHOLE)
+    return not whole and "source and destination dtypes match" in got.message
+
+
+def _packed_as_other_dtype(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether what came in a packet has fewer bits than the gradient whose entries it holds."""
+    fewer = ("Double for the destination and Float", "for the destination and Half", "for the destination and BFloat16")
+    return isinstance(got, Failure) and any(words in got.message for words in fewer)
 
 
 _WHOLE = ("Int", "Long", "Short")
 """Whole numbers, in torch's words for dtypes that do not fit: places, where entries belong."""
 OTHER_DTYPE = Mistake(WRONG_DTYPE, "decompress must return the gradient's dtype: packet.dtype.",
                       seen=_of_other_dtype, certain=True)  # fmt: skip
+PACKED_AS_OTHER_DTYPE = Mistake(
+    "values of another dtype",
+    "The values in the packet were cast on their way into it: they are entries of the gradient, in the gradient's own "
+    "dtype.",
+    seen=_packed_as_other_dtype,
+    certain=True,
+)
 OTHER_SHAPE = Mistake(WRONG_SHAPE, "decompress must return the gradient's shape: .view(packet.shape).")
 GAPS = Mistake("taken for contiguous",
                "The gradient is not contiguous, and .view cannot make it flat: .flatten() and .reshape(-1) can.",

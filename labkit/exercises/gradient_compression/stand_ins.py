@@ -64,12 +64,14 @@ class Rounding:
 class Window:
     """Keeps some neighbouring entries of the flat gradient; packets of ranks with other windows cannot be added.
 
-    Which of the two parts comes first is the window's own affair: nobody else may know.
+    Which of the two parts comes first is the window's own affair: nobody else may know. Where `shares` is set, its
+    packets share memory with what it was given, as those of a slice do.
     """
 
     addable = False
 
     def __init__(self, start: int, length: int, make: Callable[..., Any], values_first: bool = False) -> None:
+        self.shares = False
         self.start, self.length, self.make, self.values_first = start, length, make, values_first
         self.num_compressed = 0
 
@@ -77,7 +79,8 @@ class Window:
         """Return where the window begins, and what is in it."""
         self.num_compressed += 1
         start = min(self.start, max(0, gradient.numel() - self.length))
-        kept = gradient.flatten()[start : start + self.length].clone()
+        kept = gradient.flatten()[start : start + self.length]
+        kept = kept if self.shares else kept.clone()
         place = torch.tensor([start])
         return self.make((kept, place) if self.values_first else (place, kept), gradient.shape, gradient.dtype)
 
@@ -104,7 +107,9 @@ def stand_in(about: dict[str, Any], functions: Functions, inputs: Values) -> Any
     if about["kind"] == "rounding":
         return kind_for(Rounding, inputs)(float(about["step"]), int(about.get("every", 1)), make)
     window = kind_for(Window, inputs)
-    return window(int(about.get("start", 0)), int(about.get("length", 1)), make, bool(about.get("values_first")))
+    made = window(int(about.get("start", 0)), int(about.get("length", 1)), make, bool(about.get("values_first")))
+    made.shares = bool(about.get("shares"))
+    return made
 
 
 class Recorder:

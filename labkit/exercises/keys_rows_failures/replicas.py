@@ -223,6 +223,7 @@ def _mistake_of(case: Case, came: Values) -> str:
     ways: list[tuple[str, Callable[[], list[int]]]] = [
         ("numbers without their workers", lambda: _versions(case, lambda some: {number for _, number in some})),
         ("the largest number only", lambda: _versions(case, _rising)),
+        ("the last number only", lambda: _versions(case, _not_the_last)),
         ("a repeated gradient counts twice", lambda: _versions(case, list)),
     ]
     right = _versions(case, set)
@@ -262,6 +263,17 @@ def _rising(pushed: list[tuple[int, int]]) -> list[tuple[int, int]]:
         if number > last.get(worker, -1):
             last[worker] = number
             found.append((worker, number))
+    return found
+
+
+def _not_the_last(pushed: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the pushes whose number is another than the last one of that worker."""
+    last: dict[int, int] = {}
+    found = []
+    for worker, number in pushed:
+        if last.get(worker) != number:
+            found.append((worker, number))
+        last[worker] = number
     return found
 
 

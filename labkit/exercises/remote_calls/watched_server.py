@@ -13,7 +13,7 @@ from typing import Any
 
 TAKEN_TWICE = "self.lock is held by this very call already, and it can be taken once only"
 _WRITTEN = frozenset({"weight", "version"})
-_READ = frozenset({"weight", "updates"})
+_READ = frozenset({"weight", "updates", "version"})
 _PLAIN = type(threading.Lock())
 _LOCKS = (_PLAIN, type(threading.RLock()), threading.Condition, threading.Semaphore)
 
@@ -62,9 +62,13 @@ class Watch:
         loose: "push writes weight", "leave reads updates", in the order in which they were first seen.
     """
 
-    def __init__(self, server: Any, lock: type[WatchedLock] = WatchedLock) -> None:
-        """Watch this server from now on, while a method is called; its lock becomes one of that kind."""
+    def __init__(self, server: Any, lock: type[WatchedLock] = WatchedLock, *, collections: bool = False) -> None:
+        """Watch this server from now on, while a method is called; its lock becomes one of that kind.
+
+        With `collections`, what it keeps in sets, dicts and lists of its own is watched, too.
+        """
         self.loose: list[str] = []
+        self._collections = collections
         self._method = ""
         locks = [name for name, value in vars(server).items() if isinstance(value, _LOCKS)]
         if locks == ["lock"] and type(server.lock) is _PLAIN:
@@ -87,9 +91,11 @@ class Watch:
 
     def _watched(self, learners: Any) -> type:
         def read(server: Any, name: str) -> Any:
-            if name in _READ:
+            value = learners.__getattribute__(server, name)
+            kept = self._collections and not name.startswith("__") and isinstance(value, set | dict | list)
+            if name in _READ or kept:
                 self._note("reads", name)
-            return learners.__getattribute__(server, name)
+            return value
 
         def write(server: Any, name: str, value: Any) -> None:
             if name in _WRITTEN:

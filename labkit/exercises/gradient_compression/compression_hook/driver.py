@@ -49,6 +49,7 @@ def call_hook(functions: Functions, inputs: Values) -> Values:
         "steps": found,
         "keys": [*memory.keys],
         "sent_bytes": sent if type(sent) is int else f"{sent!r:.40}",
+        "written": any(bool(each.any()) for each in memory.residuals.values() if isinstance(each, Tensor)),
     }
 
 

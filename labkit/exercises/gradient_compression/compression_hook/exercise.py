@@ -10,21 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labkit.checks.as_if import as_if
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Failure, Got, Value, Values
-from labkit.checks.compare import near, wrong_value
+from labkit.checks.compare import wrong_value
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import loss_of
-from labkit.checks.structure import Each
+from labkit.checks.structure import WRONG_DTYPE, WRONG_SHAPE, Each
 from labkit.checks.values import integer, integers, listed, record, records, tensors, text, texts
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import sparse
 from labkit.exercises.gradient_compression.compression_hook.driver import drive
+from labkit.exercises.gradient_compression.hook_means import CAST, MIXED, ORDER, OWN_WHOLE, mean_of, wrong_means
 from labkit.exercises.gradient_compression.hook_rounding import MODEL, rounding
 from labkit.exercises.gradient_compression.hook_wire import packet_sizes, wrong_on_the_wire
 from labkit.exercises.gradient_compression.par import HOOK
@@ -102,18 +102,6 @@ def own_parts_case(
     return Case(name, world_size, tuple({**each, **parts} for each in given.inputs), given.about)
 
 
-def _buffers(case: Case, step: int, bucket: int) -> list[tuple[Values, Tensor]]:
-    """Return compressor and gradient of each member for one bucket."""
-    members = [case.inputs[rank] for rank in integers(case.about, "ranks")]
-    return [(record(inputs, "compressor"), listed(inputs, "steps")[step][bucket]) for inputs in members]
-
-
-def mean_of(case: Case, step: int, bucket: int) -> Tensor:
-    """Return what every member must get for a bucket."""
-    pairs = _buffers(case, step, bucket)
-    return torch.stack([unpacked(about, gradient / len(pairs)) for about, gradient in pairs]).sum(0)
-
-
 def expected(case: Case) -> list[Values]:
     """Return what each rank must have (the oracle)."""
     if "ddp" in case.about:
@@ -135,7 +123,7 @@ def _own(case: Case) -> str:
 
 def structure(case: Case) -> list[Any]:
     """Return what results look like: the oracle's, and what the memory and the bytes' counter have seen."""
-    member = {"keys": Each(str), "sent_bytes": int}
+    member = {"keys": Each(str), "sent_bytes": int, "written": bool}
     return [{**values, **member} if "steps" in values else values for values in expected(case)]
 
 
@@ -188,9 +176,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                 name = "a future of something else" if mean.startswith("a future") else "no future"
                 yield Finding(name, f"The hook returned {mean}; DDP wants a torch.futures.Future of a tensor.")
     yield from wrong_on_the_wire(case, wire)
-    yield from _wrong_values(case, got)
+    yield from wrong_means(case, got)
     for rank in ranks:
         right, came = sum(packet_sizes(case, rank)), got[rank]["sent_bytes"]
+        if got[rank]["written"]:
+            yield Finding("writes a residual", f"Rank {rank}: the hook changed feedback.residuals.", rank=rank)
         if came != right:
             message = f"Rank {rank}: state.sent_bytes is {came}, expected {right}."
             yield Finding("bytes not counted", message, f"{right}", f"{came}", rank=rank)
@@ -239,49 +229,7 @@ def _wrong_keys(case: Case, values: Values, rank: int) -> Iterator[Finding]:
             yield Finding("one key for several buckets", message, rank=rank)
 
 
-def _wrong_values(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
-    for step in range(len(listed(case.inputs[0], "steps"))):
-        for place, rank in enumerate(integers(case.about, "ranks")):
-            came = records(got[rank], "steps")[step]
-            for bucket, mean in enumerate(tensors(came, "means")):
-                right = mean_of(case, step, bucket)
-                if not near(mean, right):
-                    what = f"Step {step}, bucket {bucket}, rank {rank}: the mean"
-                    yield wrong_value(_named(case, step, bucket, place, mean), what, mean, right, rank=rank)
-                yield from _other_bits(case, got, step, bucket, rank)
-            if came["changed"]:
-                message = f"Step {step}, rank {rank}: the hook changed a bucket's buffer."
-                yield Finding("the buffer was changed", message, rank=rank)
-
-
-def _other_bits(case: Case, got: tuple[Values, ...], step: int, bucket: int, rank: int) -> Iterator[Finding]:
-    first = integers(case.about, "ranks")[0]
-    mean, other = (tensors(records(got[each], "steps")[step], "means")[bucket] for each in (rank, first))
-    if near(mean, other) and not torch.equal(mean, other):
-        apart = float((mean - other).abs().max())
-        message = f"Step {step}, bucket {bucket}: the means of ranks {first} and {rank} differ by {apart:.1e}."
-        yield Finding(_ORDER, message, "the same bits on every rank", f"{apart:.1e} apart", rank=rank)
-
-
-def _named(case: Case, step: int, bucket: int, place: int, mean: Tensor) -> str:
-    pairs = _buffers(case, step, bucket)
-    count = len(pairs)
-    about, own = pairs[place]
-    whole = torch.stack([unpacked(about, gradient) for about, gradient in pairs]).sum(0)
-    windows = [unpacked(about, gradient) for about, gradient in pairs if text(about, "kind") == WINDOW]
-    ways = [
-        ("sum instead of mean", lambda: whole),
-        ("divided twice", lambda: mean_of(case, step, bucket) / count),
-        ("divided after compressing", lambda: whole / count),
-        ("only my own packet", lambda: unpacked(about, own / count)),
-        ("only my own packet", lambda: unpacked(about, own)),
-        ("own packet left out", lambda: mean_of(case, step, bucket) - unpacked(about, own / count)),
-        *[("one buffer for all ranks", lambda window=window: window) for window in windows],
-    ]
-    return as_if(mean, ways, near) or "a wrong mean"
-
-
-_ORDER, _WORLD, _THEN = "another order on each rank", "all ranks of the world", "communicates in then"
+_WORLD, _THEN = "all ranks of the world", "communicates in then"
 
 
 def _hangs(case: Case, got: Got, wire: Wire, *, everybody: bool) -> bool:
@@ -332,9 +280,25 @@ EXERCISE = declared(
                 "All ranks' packets are the same: [tensor] * N is N times the same tensor. Make a new one for each: "
                 "[torch.empty_like(part) for _ in range(N)]."),
         Mistake("divided twice", "Divided by the number of ranks twice."),
-        Mistake(_ORDER,
+        Mistake(ORDER,
                 "Each rank adds the packets in another order, and floats do not add up to the same then: the models "
                 "drift apart. Add them in the order of the ranks."),
+        Mistake(OWN_WHOLE,
+                "Your own gradient was added whole, the others' as their packets: what you add and what your residual "
+                "keeps are then both there. Unpack your own packet as well."),
+        Mistake(MIXED,
+                "Entries of one rank were unpacked with another rank's place: all parts of a packet belong together. "
+                "Gather every part, and unpack those of one rank at a time."),
+        Mistake(CAST,
+                "The mean is right to about seven digits only: a part was cast on its way. Each part travels in its "
+                "own dtype, in a collective of its own."),
+        Mistake("writes a residual",
+                "The hook put something into feedback.residuals. state.feedback.compress keeps there what this rank "
+                "has not sent; nothing else belongs there, or it is lost."),
+        Mistake(WRONG_SHAPE,
+                "What a collective brings is a part of a packet. The future's value is what it unpacks to, "
+                "feedback.decompress(packet), in the shape of the buffer."),
+        Mistake(WRONG_DTYPE, "The mean has the dtype of the buffer: leave it as decompress returns it."),
         Mistake("lost on its way",
                 "What was applied plus what still waits is less than all gradients: look at what the residual keeps "
                 "of a gradient that was divided, and at the packets of other ranks."),
@@ -361,6 +325,10 @@ EXERCISE = declared(
         Mistake("own packet left out", "Your own packet is missing in the sum: it counts like all others."),
         Mistake("the buffer was changed",
                 "bucket.buffer() was changed: buffer / n makes a new tensor, buffer /= n does not."),
+        Mistake("a wrong mean",
+                "Add up by hand what must come: each rank's packet, unpacked with its own parts. Have all parts come "
+                "when .then reads them? collect_all waits for several futures, a single one for its own.",
+                general=True),
         Mistake("bytes not counted", "Add wire_bytes(packet) of its own packet once a bucket, whoever receives it."),
     ),
     structure=structure,

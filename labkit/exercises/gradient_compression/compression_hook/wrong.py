@@ -210,3 +210,45 @@ changed(
     "the sum alone is unpacked", "parts left out",
     (THEN, THEN.replace("_: feedback.decompress(packet)", "f: feedback.decompress(replace(packet, parts=f.value()))")),
 )  # fmt: skip
+GATHERED = "for parts in zip(*gathered, strict=True))"
+changed(
+    "its own gradient as it is",
+    "its own gradient for its packet",
+    (ADD, ADD + " - feedback.decompress(packet) + bucket.buffer() / num_ranks"),
+)
+changed(
+    "gathers values alone",
+    "parts of several ranks mixed",
+    (GATHERED, "for parts in [(packet.parts[0], kept) for kept in gathered[1]])"),
+)
+changed(
+    "one dtype for all parts",
+    "cast on its way",
+    ("    for part in packet.parts:\n", "    for part in [each.float() for each in packet.parts]:\n"),
+    ("parts=parts))", "parts=tuple(a.to(b.dtype) for a, b in zip(parts, packet.parts))))"),
+)
+changed(
+    "a residual of the mean",
+    "writes a residual",
+    (
+        "lambda _: feedback.decompress(packet))",
+        "lambda _: (\n            feedback.residuals.update("
+        "{key: bucket.buffer() / num_ranks - feedback.decompress(packet)})\n"
+        "            or feedback.decompress(packet)\n        ))",
+    ),
+)
+changed("the part that came", "shape lost", ("lambda _: feedback.decompress(packet))", "lambda done: done.value()[0])"))
+changed(
+    "always float32",
+    "dtype lost",
+    ("lambda _: feedback.decompress(packet))", "lambda _: feedback.decompress(packet).float())"),
+)
+changed(
+    "the largest of the packets",
+    "a wrong mean",
+    (
+        ADD,
+        "return torch.stack([feedback.decompress(replace(packet, parts=parts)) "
+        "for parts in zip(*gathered, strict=True)]).amax(0)",
+    ),
+)

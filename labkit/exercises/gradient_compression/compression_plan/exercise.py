@@ -131,10 +131,11 @@ EXERCISE = declared(
     mistakes=(
         Mistake(NOTHING, "compression_plan must return the list."),
         Mistake("another number of steps",
-                "The plan has one entry for each of the num_steps steps; one that sends nothing has pairs with 0 "
-                "entries."),
+                "The plan has one list for each of the num_steps steps, and in it a pair for each layer; a step that "
+                "sends nothing has pairs with 0 entries."),
         Mistake(NO_LAYER, "Each step has one pair (entries, bits) per layer."),
-        Mistake("no such width", "An entry has 4, 8, 16 or 32 bits."),
+        Mistake("no such width",
+                "An entry has 4, 8, 16 or 32 bits. In a pair the number of entries comes first: (entries, bits)."),
         Mistake("a share of entries",
                 "Entries says how many travel, a whole number: round the share of the layer's size down."),
         Mistake("more than there is", "Entries are a number between 0 and the layer's size."),

@@ -20,3 +20,5 @@ plan("one pair a step", "not one pair a layer", "return [[(budget_bytes // num_s
 plan("two bits", "no such width", "return [[(size // 50, 2) for size in sizes]] * num_steps")
 plan("more than all", "more than there is", "return [[(budget_bytes, 4) for size in sizes]] * num_steps")
 plan("no return", "nothing returned", "plan = [[(1, 4) for size in sizes]] * num_steps")
+plan("bits first", "no such width", "return [[(4, size // 50) for size in sizes]] * num_steps")
+plan("layers first", "another number of steps", "return [[(1, 4)] * num_steps for size in sizes]")

@@ -68,6 +68,13 @@ class _Way:
     warms: bool = True
     by_key: bool = True
     counts_all: bool = False
+    begins_whole: bool = False
+    sinks: bool = False
+    never_off: bool = False
+    norm: float = 2.0
+    one_tensor: bool = False
+    fades: bool = False
+    cycles: bool = False
 
 
 _WRONG = {
@@ -88,6 +95,15 @@ _WRONG = {
     "the gradient is dampened": _Way(dampens=True),
     "warm-up counts from one": _Way(from_one=True),
     "the residual is clipped": _Way(clips=False, late=True),
+    "warm-up begins with everything": _Way(begins_whole=True),
+    "the share sinks below the ratio": _Way(sinks=True),
+    "warm-up where there is none": _Way(never_off=True),
+    "clipped by another norm": _Way(norm=math.inf),
+    "clipped by the sum of magnitudes": _Way(norm=1.0),
+    "the residual fades": _Way(fades=True),
+    "warm-up by the remainder": _Way(cycles=True),
+    "a copy is cleared": _Way(masks=False, clears=False),
+    "velocity and residual are one tensor": _Way(one_tensor=True),
 }
 """What an answer looks like that breaks one rule."""
 
@@ -108,13 +124,15 @@ def _replay(case: Case, way: _Way) -> Iterator[Tensor]:
         elif way.always:
             gradient = gradient * (limit / float(gradient.norm()))
         elif way.clips and not way.afterwards:
-            gradient = _clipped(gradient, limit)
+            gradient = _clipped(gradient, limit, way.norm)
         part = (1 - momentum) * gradient if way.dampens else gradient
         velocity = momentum * velocities.get(key, blank) + part if way.corrects else gradient
         if way.afterwards:
             velocity = _clipped(velocity, limit)
         step = gradient + momentum * velocity if way.nesterov else velocity
-        residual = (residuals.get(key, blank) if way.remembers else blank) + step
+        residual = (momentum if way.fades else 1) * (residuals.get(key, blank) if way.remembers else blank) + step
+        if way.one_tensor and key in residuals:
+            velocity = residual = 2 * velocity
         residual = _clipped(residual, limit) if way.late else residual
         calls = place if way.counts_all else counts.get(key, 0) + way.from_one
         there = _largest(residual, _share(case, calls, way))
@@ -124,13 +142,17 @@ def _replay(case: Case, way: _Way) -> Iterator[Tensor]:
         velocities[key] = velocity.masked_fill(there, 0.0) if way.masks else velocity
 
 
-def _clipped(gradient: Tensor, limit: float) -> Tensor:
-    return gradient * min(1.0, limit / float(gradient.norm()))
+def _clipped(gradient: Tensor, limit: float, norm: float = 2.0) -> Tensor:
+    return gradient * min(1.0, limit / float(gradient.norm(norm)))
 
 
 def _share(case: Case, call: int, way: _Way) -> float:
     ratio, warmup = number(case.inputs[0], "ratio"), integer(case.inputs[0], "warmup")
-    return max(ratio, 0.25 ** (1 + call // warmup)) if warmup and way.warms else ratio
+    if not way.warms or not (warmup or way.never_off):
+        return ratio
+    stage = call % max(warmup, 1) if way.cycles else call // max(warmup, 1)
+    share = 0.25 ** ((not way.begins_whole) + stage)
+    return share if way.sinks else max(ratio, share)
 
 
 def _largest(residual: Tensor, share: float) -> Tensor:
@@ -240,14 +262,40 @@ EXERCISE = declared(
         Mistake("the residual is clipped",
                 "The residual was scaled down, but it is the gradient that is clipped, before it goes into the "
                 "velocity."),
+        Mistake("warm-up begins with everything",
+                "The first stage keeps a quarter, not all: the exponent is 1 + n // w."),
+        Mistake("the share sinks below the ratio",
+                "After some stages fewer entries are kept than ratio says: max(ratio, 0.25 ** (1 + n // w))."),
+        Mistake("warm-up where there is none",
+                "With warmup = 0 there is no warm-up: the share is `ratio` from the first call on.",
+                says=("division or modulo by zero", "division by zero"), certain=True),
+        Mistake("clipped by another norm",
+                "The gradient was measured by its largest entry. Its norm is gradient.norm(), the root of the sum of "
+                "squares."),
+        Mistake("clipped by the sum of magnitudes",
+                "The gradient was measured by the sum of its magnitudes. Its norm is gradient.norm(), the root of the "
+                "sum of squares."),
+        Mistake("the residual fades",
+                "The old residual was multiplied by the momentum: that is the velocity's factor. What has not been "
+                "sent waits in full."),
+        Mistake("warm-up by the remainder",
+                "A stage lasts w calls: it is n // w. The remainder n % w begins anew every w calls."),
+        Mistake("a copy is cleared",
+                "What is sent was cleared neither from the velocity nor from the residual. Of a tensor that is not "
+                "contiguous, flatten() and reshape(-1) make a copy, and the 0 goes into the copy: make both contiguous "
+                "first."),
+        Mistake("velocity and residual are one tensor",
+                "From the second call on, velocity and residual are the same tensor: both names were given the first "
+                "gradient's, and an operation in place changes both. residual = old residual + velocity makes a new "
+                "one."),
         Mistake("another share", "Keep num_kept(share, entries) entries of the residual, with the share of this call."),
         Mistake("too many bytes", "The packet holds the kept values and their places as int32, as TopK's does."),
     ),
     visible=(
         deep_case("one key, five steps", 681, [(None, (40,))] * 5),
         deep_case("clipped, four ranks", 682, [(None, (30,))] * 4, max_norm=2.0, num_ranks=4),
-        deep_case("two keys that warm up", 683, [("a", (40,)), ("b", (24,))] * 5, ratio=0.03, warmup=2),
-        deep_case("a matrix, not contiguous", 684, [(None, (5, 8))] * 2, gaps=True),
+        deep_case("two keys that warm up", 683, [("a", (80,)), ("b", (24,))] * 5, ratio=0.04, warmup=2),
+        deep_case("a matrix, not contiguous", 684, [(None, (5, 8))] * 4, gaps=True),
     ),
     distributed=False,
     hints=(

@@ -66,3 +66,52 @@ changed(
     (CLIP, "clipped = gradient.clone()"),
     (RESIDUAL, RESIDUAL + "\n        residual = residual * min(1.0, limit / max(float(residual.norm()), 1e-30))"),
 )  # fmt: skip
+changed(
+    "begins with all",
+    "warm-up begins with everything",
+    (SHARE, SHARE.replace("(1 + calls // self.warmup)", "(calls // self.warmup)")),
+)
+changed(
+    "a smaller share than the ratio", "the share sinks below the ratio", (SHARE, SHARE.replace("max(self.ratio, ", "("))
+)
+changed(
+    "warms up always",
+    "warm-up where there is none",
+    (SHARE, "share = max(self.ratio, 0.25 ** (1 + calls // max(1, self.warmup)))"),
+)
+changed(
+    "divides by no warm-up",
+    "warm-up where there is none",
+    (SHARE, SHARE.replace(" if self.warmup else self.ratio", "")),
+)
+changed(
+    "the largest entry for a norm",
+    "clipped by another norm",
+    (CLIP, CLIP.replace("gradient.norm()", "gradient.abs().max()")),
+)
+changed(
+    "the sum for a norm",
+    "clipped by the sum of magnitudes",
+    (CLIP, CLIP.replace("gradient.norm()", "gradient.abs().sum()")),
+)
+changed(
+    "both begin as one",
+    "velocity and residual are one tensor",
+    (
+        VELOCITY,
+        "velocity = self.velocities[key].mul_(self.momentum).add_(clipped) if key in self.velocities else clipped",
+    ),
+    (RESIDUAL, "residual = self.residuals[key].add_(velocity) if key in self.residuals else velocity"),
+)
+GAPS = "velocity, residual = velocity.contiguous(), residual.contiguous()"
+changed(
+    "clears a copy",
+    "a copy is cleared",
+    (GAPS, "pass"),
+    ("velocity.view(-1)", "velocity.reshape(-1)"),
+    ("residual.view(-1)", "residual.reshape(-1)"),
+)
+changed(
+    "momentum on the residual", "the residual fades", (RESIDUAL, RESIDUAL.replace("= self", "= self.momentum * self"))
+)
+changed("the remainder for a stage", "warm-up by the remainder", (SHARE, SHARE.replace("calls //", "calls %")))

@@ -24,6 +24,7 @@ from labkit.exercises.gradient_compression.unpacked import ROUNDING, WINDOW, rou
 Shape = int | tuple[int, ...]
 _ONE_FOR_ALL, _FOR_ONE_COMPRESSOR = "one residual for all keys", "made for one compressor"
 _ALL_SENT, _ROUND_TRIP = "0 where anything was sent", "of another packet"
+_OTHERS_LOST, _SHARED = "residuals of other keys are lost", "the packet is changed in place"
 _ITSELF, _PARTS = "the gradient itself, with no residual yet", "parts taken for values and places"
 _ONLY_OLD, _ADDED, _BEFORE = "only the residual is sent", "what was sent is added", "the residual stays as it was"
 
@@ -37,7 +38,7 @@ def feedback_case(
         {"key": key, "gradient": normal(seed + number, *shapes[number], dtype=torch.float64)}
         for number, (key, _) in enumerate(calls)
     ]
-    compressor: Value = {"kind": kind, "step": step, "start": 2, "length": 3}
+    compressor: Value = {"kind": kind, "step": step, "start": 2, "length": 3, "shares": True}
     return Case(name, 1, ({"compressor": compressor, "calls": listed},))
 
 
@@ -98,12 +99,15 @@ def _wrong_packet(case: Case, right: _Step, back: Tensor, last: Tensor | None) -
     def sent(gradient: Tensor) -> Tensor:
         return unpacked(record(case.inputs[0], "compressor"), gradient)
 
+    several = len({call["key"] for call in records(case.inputs[0], "calls")}) > 1
     ways = [
-        ("no memory", lambda: sent(right.gradient)),
+        (_OTHERS_LOST if several else "no memory", lambda: sent(right.gradient)),
         ("the residual has the wrong sign", lambda: sent(right.gradient - right.before)),
         (_ONLY_OLD, lambda: sent(right.before)),
         ("decompress adds the residual", lambda: right.back + right.after),
     ]
+    if record(case.inputs[0], "compressor")["kind"] == WINDOW:  # whose packets share memory
+        ways.insert(0, (_SHARED, lambda: torch.zeros_like(right.back)))
     if last is not None and last.shape == right.gradient.shape and not bool(right.before.any()):
         ways.insert(0, (_ONE_FOR_ALL, lambda: sent(right.gradient + last)))
     return as_if(back, ways, near) or "a wrong packet"
@@ -166,6 +170,13 @@ EXERCISE = declared(
                 seen=_takes_parts, certain=True),
         Mistake("no memory",
                 "The packets are those of the gradients alone: the residual must be added before compressing."),
+        Mistake(_OTHERS_LOST,
+                "The packet is that of the gradient alone: when the other key had its turn, this key's residual was "
+                "lost. A call replaces the residual of its own key and leaves the others."),
+        Mistake(_SHARED,
+                "What was sent came back as 0. A packet may share memory with the tensor that it was made of, as a "
+                "slice does, and an operation in place on that tensor (residual -= ...) changes the packet, too: put a "
+                "new tensor into residuals."),
         Mistake(_ONLY_OLD,
                 "The packet is what the old residual alone would give: what is compressed is the gradient plus the "
                 "residual."),

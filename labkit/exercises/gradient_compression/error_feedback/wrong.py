@@ -148,3 +148,20 @@ changed(
     (CORRECTED, CORRECTED.replace("self.residuals[key] if", "self.residuals[key].view_as(gradient) if")),
     (KEPT, f"self.residuals[key] = (corrected - {UNPACKED}).flatten()"),
 )
+changed(
+    "forgets the other keys",
+    "residuals of other keys are lost",
+    (KEPT, f"self.residuals = {{key: corrected - {UNPACKED}}}"),
+)
+changed(
+    "one tensor for all steps",
+    "the packet is changed in place",
+    (
+        CORRECTED,
+        "corrected = self.residuals.setdefault(key, torch.zeros_like(gradient))\n        corrected += gradient",
+    ),
+    (KEPT, f"corrected -= {UNPACKED}"),
+)
+changed(
+    "remembers under keys that are true", "no memory", ("if key in self.residuals", "if key and key in self.residuals")
+)

@@ -25,6 +25,9 @@ _FEW = 30
 """With fewer entries two draws may well be equal by chance."""
 _NO_CHANCE = 1e6
 """So many ways to draw leave no chance that two calls draw alike."""
+_CALLS = 12
+"""So many calls of compress at most does a RandomK of a case get."""
+_ONE_COUNTER, _UNPACKS_TOO = "one counter for all", "decompress counts, too"
 _TIES = "all that are as large are kept"
 _ORDER, _SEED_KIND, _ROWS, _NOT_ZERO, _BLOCK, _OTHER_SEED, _MOVED = (
     "parts in another order", "a seed of another kind", "the largest of each row", "not 0 elsewhere",
@@ -94,10 +97,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if each.mistake == _MOVED:  # of another seed than it says, and not of the receiver's own
             yield from _seeds(case, got)
         yield each
+    yield from _counters(case, got)
     yield from _lots(case, got)
     for one in compressed(case, got):
         if one.result["disturbed"]:
-            message = f"{one.name} changes the state of torch's own generator."
+            message = f"{one.name} seeds torch's own generator, or changes its state."
             yield Finding("the global generator is disturbed", message)
 
 
@@ -198,6 +202,21 @@ def _lots(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
     yield from _seeds(case, got)
 
 
+def _counters(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    """Yield that a RandomK goes on with another one's count of calls."""
+    firsts: dict[int, int] = {}
+    last = -1
+    for one in compressed(case, got):
+        begins, last = one.call != last, one.call
+        if one.name != "RandomK" or not begins or len(one.parts) != 2 or one.parts[1].numel() != 1:
+            continue
+        seed, came = integer(one.options, "seed"), int(one.parts[1])
+        if firsts.get(seed) == seed and 0 < came - seed <= _CALLS:
+            message = f"Call 0 of another RandomK with the seed {seed}: the packet's seed is {came}."
+            yield Finding(_ONE_COUNTER, message, f"{seed}", f"{came}")
+        firsts.setdefault(seed, came)
+
+
 def _seeds(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
     """Yield the first call that draws with another seed than seed + n; n counts all calls of one RandomK, from 0."""
     number, last = 0, -1
@@ -209,7 +228,9 @@ def _seeds(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
         wanted, came = integer(one.options, "seed") + calls, int(one.parts[1])
         if came != wanted:
             message = f"Call {calls} of a RandomK with the seed {one.options['seed']}: the packet's seed is {came}."
-            yield Finding(_OTHER_SEED, message, f"{wanted}", f"{came}")
+            double = calls > 0 and "between" not in records(case.inputs[0], "calls")[one.call]
+            name = _UNPACKS_TOO if double and came - wanted == calls else _OTHER_SEED
+            yield Finding(name, message, f"{wanted}", f"{came}")
 
 
 EXERCISE = declared(
@@ -223,6 +244,12 @@ EXERCISE = declared(
         packets.LEFT,
         packets.GAPS,
         packets.OTHER_DTYPE,
+        packets.PACKED_AS_OTHER_DTYPE,
+        Mistake("places where the seed belongs",
+                "The second part of a RandomK's packet is its seed, one number. Places do not travel: decompress draws "
+                "them again.",
+                says=("only one element tensors can be converted", "elements cannot be converted to Scalar"),
+                certain=True),
         Mistake("places for values",
                 "decompress takes the places for the values: compress and decompress have the parts in another order.",
                 says=("Int for the source", "Long for the source"), certain=True),
@@ -270,8 +297,14 @@ EXERCISE = declared(
                 "torch.randperm a torch.Generator of your own."),
         Mistake("every seed draws the same", "RandomK must draw from the seed it was given, plus the number of calls."),
         Mistake("the global generator is disturbed",
-                "torch.manual_seed sets the generator that dropout and shuffling draw from: seed a torch.Generator "
-                "of your own, and hand it to torch.randperm."),
+                "torch.manual_seed sets the generator that dropout and shuffling draw from, for other threads inside "
+                "fork_rng, too: seed a torch.Generator of your own, and hand it to torch.randperm."),
+        Mistake(_ONE_COUNTER,
+                "A new RandomK goes on with the count of an earlier one: the counter stands in the class, or outside. "
+                "Each RandomK has one of its own, self.num_calls = 0 in __init__."),
+        Mistake(_UNPACKS_TOO,
+                "The seed goes up by two from one compress to the next. The counter counts calls of compress: "
+                "decompress, which runs on other ranks, too, leaves it alone."),
         Mistake("scaled up",
                 "The values came back times N/k. That would make a single packet right on average; with error "
                 "feedback it counts twice. Send the entries as they are."),

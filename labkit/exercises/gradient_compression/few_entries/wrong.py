@@ -194,3 +194,30 @@ changed(
         "torch.tensor([self.seed]))",
     ),
 )
+changed(
+    "a counter in the class",
+    "one counter for all",
+    ("self.ratio, self.seed, self.num_calls = ratio, seed, 0", "self.ratio, self.seed = ratio, seed"),
+    ("    addable = True\n\n    def", "    addable = True\n    num_calls = 0\n\n    def"),
+    ("self.num_calls += 1", "RandomK.num_calls += 1"),
+)
+changed(
+    "counts what it unpacks",
+    "decompress counts, too",
+    ("        values, seed = packet.parts\n", "        values, seed = packet.parts\n        self.num_calls += 1\n"),
+)
+changed(
+    "forks torch's own generator",
+    "the global generator is disturbed",
+    (
+        "        generator = torch.Generator().manual_seed(int(seed))\n        " + LOT,
+        "        with torch.random.fork_rng():\n            torch.manual_seed(int(seed))\n"
+        "            return torch.randperm(num_entries)[: num_kept(self.ratio, num_entries)]",
+    ),
+)
+changed(
+    "sends places for the seed",
+    "places where the seed belongs",
+    ("flat.numel())], seed), gradient", "flat.numel())], self.places(seed, flat.numel())), gradient"),
+)
+changed("values in float32", "values of another dtype", ("Packet((flat[places],", "Packet((flat[places].float(),"))

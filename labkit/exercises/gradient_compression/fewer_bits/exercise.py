@@ -79,6 +79,8 @@ def _wrong_bytes(parts: Sequence[Tensor], came: Value) -> Iterator[Finding]:
         "bytes of the gradient": 4000,
     }
     name = next((name for name, wrong in ways.items() if came == wrong), "wrong bytes")
+    if came in [1000 * size for size in (1, 4, 8)]:
+        name = "bytes of the gradient"
     if len(parts) > 1 and came in [size * ways["entries instead of bytes"] for size in (4, 8)]:
         name = _ONE_SIZE
     kinds = ", ".join(f"{tuple(part.shape)} of {part.dtype}" for part in parts)

@@ -153,3 +153,9 @@ changed(
     "all numbers of one size",
     ("part.numel() * part.element_size()", "part.numel() * packet.dtype.itemsize"),
 )
+changed(
+    "counts the shape in the first part's bytes",
+    "bytes of the gradient",
+    (BYTES, "return packet.shape.numel() * packet.parts[0].element_size()"),
+)
+changed("the mean over 32", "another scale", ("gradient.abs().max() / 127", "gradient.abs().mean() / 32"))

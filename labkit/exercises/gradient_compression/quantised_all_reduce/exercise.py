@@ -144,12 +144,15 @@ def _named(case: Case, rank: int, mean: Tensor, right: Tensor, off: float) -> st
 
 
 def _with_one_scale(case: Case) -> Iterator[Tensor]:
-    """Yield the mean as it comes out where every rank's codes are unpacked with the scales of one of them."""
+    """Yield the mean as it comes out where codes are unpacked with the scales of one rank, or of the wrong piece."""
     own = [each.double() for each in _tensors(case).values()]
     count, entries, shape = len(own), own[0].numel(), own[0].shape
     padded = [torch.cat([each.flatten(), each.new_zeros(-entries % count)]).view(count, -1) for each in own]
     scales = [each.abs().amax(1, keepdim=True).clamp(min=1e-30) / 127 for each in padded]
-    codes = torch.stack([(each / scale).round() for each, scale in zip(padded, scales, strict=True)]).mean(0)
+    of_ranks = torch.stack([(each / scale).round() for each, scale in zip(padded, scales, strict=True)])
+    own_scales = torch.stack([(of_ranks[:, piece] * scales[piece]).mean(0) for piece in range(count)])
+    yield own_scales.flatten()[:entries].view(shape)
+    codes = of_ranks.mean(0)
     for scale in [*scales, torch.stack(scales).mean(0)]:
         yield (codes * scale).flatten()[:entries].view(shape)
 

@@ -90,3 +90,4 @@ changed(
     ("gathered = [pack(codes, scale) for codes, scale in zip(*both, strict=True)]", "gathered = both[0]"),
     (BACK, "means = torch.cat(gathered)"),
 )  # fmt: skip
+changed("scales stay at home", "codes without their scales", ("    scales = exchange(scales)\n", ""))

@@ -10,6 +10,7 @@ from torch import Tensor
 from labkit.checks import draws
 from labkit.checks.case import Case
 from labkit.checks.declared import Mistake
+from labkit.checks.structure import WRONG_SHAPE
 from labkit.exercises.keys_rows_failures.hot_keys.driver import drive
 from labkit.exercises.keys_rows_failures.tensor_calls import Call, Right, calls_case, tensor_formulas
 
@@ -29,14 +30,14 @@ def _loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_ho
 LOADS: Right = {"server_loads": _loads}
 
 
-def loads_case(name: str, seed: int, num_keys: int, num_servers: int, hots: Sequence[int]) -> Case:
-    """Return a case of hot_keys for some numbers of hot keys."""
+def loads_case(name: str, seed: int, num_keys: int, num_servers: int, hots: Sequence[int], empty: int = 0) -> Case:
+    """Return a case of hot_keys for some numbers of hot keys; on the last `empty` servers no key lives."""
     draw = draws.generator(seed)
     calls: list[Call] = []
     for hot in hots:
         reads = torch.randperm(10 * num_keys, generator=draw)[:num_keys].double()
         writes = torch.randint(0, 50, (num_keys,), generator=draw).double()
-        home = torch.randint(0, num_servers, (num_keys,), generator=draw)
+        home = torch.randint(0, num_servers - empty, (num_keys,), generator=draw)
         calls.append(("server_loads", (reads, writes, home, num_servers, hot)))
     return calls_case(name, calls)
 
@@ -101,6 +102,21 @@ def _the_last_at_home(reads: Tensor, writes: Tensor, home: Tensor, num_servers: 
     return loads + reads[hot].sum() / num_servers + writes[hot].sum()
 
 
+def _written_twice_at_home(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    hot = torch.zeros(len(reads), dtype=torch.bool)
+    hot[reads.topk(num_hot).indices] = True
+    twice = torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, torch.where(hot, writes, 0.0))
+    return _loads(reads, writes, home, num_servers, num_hot) + twice
+
+
+def _one_more(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    return _loads(reads, writes, home, num_servers, num_hot + 1)
+
+
+def _all_for_none(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    return _loads(reads, writes, home, num_servers, num_hot or len(reads))
+
+
 EXERCISE = tensor_formulas(
     id="hot_keys",
     functions=("server_loads",),
@@ -108,7 +124,7 @@ EXERCISE = tensor_formulas(
     right=LOADS,
     visible=(
         loads_case("6 keys on 3 servers, no copies and 2 copied keys", 94, 6, 3, [0, 2]),
-        loads_case("9 keys on 4 servers, 3 copied keys and all", 92, 9, 4, [3, 9]),
+        loads_case("9 keys on 4 servers, 3 copied keys and all", 92, 9, 4, [3, 9], empty=1),
     ),
     hints=(
         "Take one hot key with 100 reads and 10 writes, and four servers. What does each of them have to do?",
@@ -118,6 +134,15 @@ EXERCISE = tensor_formulas(
         "then + reads[hot].sum() / num_servers + writes[hot].sum()",
     ),
     mistakes=(
+        Mistake(WRONG_SHAPE,
+                "One load for each server, also where no key lives: index_add_ into torch.zeros(num_servers), or "
+                "torch.bincount with minlength=num_servers."),
+        Mistake("one hot key too many",
+                "As many keys as num_hot have copies, none where it is 0. Sorted, they are the places 0 to num_hot - "
+                "1; the key at place num_hot has none.", {"server_loads": _one_more}),
+        Mistake("all where there are none",
+                "With num_hot = 0 no key has copies, and all got some: [-num_hot:] is [0:] then, the whole list, and "
+                "place num_hot - 1 is the last one.", {"server_loads": _all_for_none}),
         Mistake("writes shared like reads",
                 "A write to a hot key must go to every copy, so it loads every server in full.",
                 {"server_loads": _variant(split_writes=True)}),
@@ -151,6 +176,9 @@ EXERCISE = tensor_formulas(
         Mistake("one key for each server",
                 "Only one key of each server counts in its load: loads[home] += "
                 "... keeps the last one, index_add_ adds all.", {"server_loads": _the_last_at_home}),
+        Mistake("written twice at home",
+                "A write to a hot key counts twice at its home: home is one of the servers with a copy, and has one.",
+                {"server_loads": _written_twice_at_home}),
         Mistake("hot keys loaded at home too",
                 "A hot key's reads are spread over all servers, so do not also count "
                 "them at its home.", {"server_loads": _at_home_too}),

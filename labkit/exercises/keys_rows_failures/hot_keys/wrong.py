@@ -51,3 +51,17 @@ changed(
     ("torch.where(hot, 0.0, reads + writes)", "torch.where(hot, reads, reads + writes)"),
     ("reads[hot].sum() / num_servers + ", ""),
 )
+HOT = "hot[reads.topk(num_hot).indices] = True"
+changed(
+    "as many reads as the next one",
+    "one hot key too many",
+    (HOT, "hot = reads >= reads.sort(descending=True).values[min(num_hot, len(reads) - 1)]"),
+)
+changed("the end of the sorted", "all where there are none", (HOT, "hot[reads.argsort()[-num_hot:]] = True"))
+changed("no load where no key lives", "shape lost",
+        ("torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, at_home)", "torch.bincount(home, weights=at_home)"))  # fmt: skip
+changed(
+    "writes at home once more",
+    "written twice at home",
+    ("torch.where(hot, 0.0, reads + writes)", "torch.where(hot, writes, reads + writes)"),
+)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake
+from labkit.checks.structure import WRONG_SHAPE
 from labkit.checks.wire import Wire
 from labkit.exercises.keys_rows_failures.place_keys.driver import drive
 from labkit.exercises.keys_rows_failures.tensor_calls import WRONG_KIND, Right, calls_case, tensor_formulas
@@ -46,10 +48,15 @@ PLACES: Right = {"place_by_range": _by_range, "place_by_hash": _by_hash, "place_
 
 
 def range_case(name: str, seed: int, worlds: Sequence[tuple[int, int]]) -> Case:
-    """Return a case of place_keys: (keys, servers) for place_by_range, asked for keys in a drawn order."""
+    """Return a case of place_keys: (keys, servers) for place_by_range, asked for keys in a drawn order.
+
+    An even number of keys, eight or more, stands in two rows.
+    """
     draw = draws.generator(seed)
+    drawn = [(torch.randperm(keys, generator=draw), keys, servers) for keys, servers in worlds]
+    in_rows = [each.view(2, -1) if keys % 2 == 0 and keys >= 8 else each for each, keys, _ in drawn]
     return calls_case(
-        name, [("place_by_range", (torch.randperm(keys, generator=draw), keys, servers)) for keys, servers in worlds]
+        name, [("place_by_range", (each, *numbers)) for each, (_, *numbers) in zip(in_rows, drawn, strict=True)]
     )
 
 
@@ -82,6 +89,24 @@ def _rest_last(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
     return (keys // max(1, num_keys // num_servers)).clamp(max=num_servers - 1)
 
 
+def _shortest(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+    return keys // max(1, num_keys // num_servers)
+
+
+def _bounds(of: Callable[[float], int]) -> Callable[[Tensor, int, int], Tensor]:
+    """Return the rule that cuts at the multiples of num_keys / num_servers, made whole numbers."""
+
+    def place(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+        firsts = [of(server * num_keys / num_servers) for server in range(1, num_servers)]
+        return torch.bucketize(keys, torch.tensor(firsts, dtype=torch.int64), right=True)
+
+    return place
+
+
+def _by_position(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+    return _by_range(torch.arange(keys.numel()), keys.numel(), num_servers).view(keys.shape)
+
+
 def _last_server_first(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
     return num_servers - 1 - _by_range(keys, num_keys, num_servers)
 
@@ -108,6 +133,34 @@ def _highest_bits_at_most(keys: Tensor, num_servers: int) -> Tensor:
 
 def _in_float32(keys: Tensor, num_servers: int) -> Tensor:
     return (keys * 2654435761 % 2**32 / 2**32 * num_servers).long()
+
+
+def _in_short_parts(keys: Tensor, num_servers: int) -> Tensor:
+    return (keys * 2654435761 % 2**32) // (2**32 // num_servers)
+
+
+def _in_short_parts_at_most(keys: Tensor, num_servers: int) -> Tensor:
+    return _in_short_parts(keys, num_servers).clamp(max=num_servers - 1)
+
+
+def _highest_bits_of_the_product(keys: Tensor, num_servers: int) -> Tensor:
+    return (keys * 2654435761 >> 32) * num_servers // 2**32
+
+
+def _strictly_before(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return owners[torch.searchsorted(points, keys * 2654435761 % 2**32) - 1]
+
+
+def _nearest_without_wrap(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return owners[(points - (keys * 2654435761 % 2**32).unsqueeze(-1)).abs().argmin(-1)]
+
+
+def _modulo_servers(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return owners[torch.searchsorted(points, keys * 2654435761 % 2**32) % (int(owners.max()) + 1)]
+
+
+def _the_points_server_modulo(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return torch.searchsorted(points, keys * 2654435761 % 2**32) % (int(owners.max()) + 1)
 
 
 def _point_before(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
@@ -203,6 +256,7 @@ EXERCISE = tensor_formulas(
     ),
     mistakes=(
         WRONG_KIND,
+        Mistake(WRONG_SHAPE, "One server for each key, in the key's place: the result has the shape of keys."),
         Mistake("lists for keys",
                 "Keys may have any shape: tolist() of several rows gives a list for each row, not a number. Work on "
                 "the whole tensor, or on keys.flatten(), and give what comes the keys' shape.",
@@ -210,6 +264,21 @@ EXERCISE = tensor_formulas(
         Mistake("equal stretches, the last one short",
                 "Each stretch is as long as the longest, so the last server gets what "
                 "is left, or nothing. Lengths differ by at most one.", {"place_by_range": _ceiling}),
+        Mistake("stretches too short",
+                "Each stretch is as long as the shortest, N // S, so the keys that are left over come to a server that "
+                "does not exist. The first N % S stretches have one key more.", {"place_by_range": _shortest}),
+        Mistake("proportional",
+                "key * S // N rounds elsewhere: lengths differ by at most one, but the longer stretches must come "
+                "first.",
+                {"place_by_range": lambda keys, n, s: keys * s // n}),
+        Mistake("rounded bounds",
+                "The stretches end at the multiples of N / S, rounded: so the longer ones stand anywhere. They must "
+                "come first, so the first N % S servers have N // S + 1 keys each.",
+                {"place_by_range": (_bounds(round), _bounds(math.floor), _bounds(lambda each: int(each + 0.5)))}),
+        Mistake("by position",
+                "The positions in keys were cut into ranges. A key's value decides where it lives, wherever it stands "
+                "in the tensor: place_by_range may be asked for a few keys, in any order.",
+                {"place_by_range": _by_position}),
         Mistake("the rest to the last server",
                 "The last server gets all keys that are left over. Lengths differ by at most one: the first servers "
                 "get one key more each.", {"place_by_range": _rest_last}),
@@ -221,10 +290,6 @@ EXERCISE = tensor_formulas(
                 "bound itself to the right with right=True.", {"place_by_range": (_one_before, _bound_left_behind)}),
         Mistake("longer stretches last",
                 "The stretches with one more key come first, not last.", {"place_by_range": _longer_last}),
-        Mistake("proportional",
-                "key * S // N rounds elsewhere: lengths differ by at most one, but the longer stretches must come "
-                "first.",
-                {"place_by_range": lambda keys, n, s: keys * s // n}),
         Mistake("dealt round robin",
                 "key % S is not a range: neighbours must stay together.",
                 {"place_by_range": lambda keys, n, s: keys % s}),
@@ -239,15 +304,17 @@ EXERCISE = tensor_formulas(
                 "then fold them. The scale has as many equal parts as there are servers: x * S // 2**32.",
                 {"place_by_hash": (_highest_bits, _highest_bits_at_most)}),
         Mistake("rounded",
-                "Most keys are right and a few are on the neighbouring server: / "
-                "turns whole numbers into float32, which holds 24 of 32 bits. "
-                "Multiply by S first, then divide by 2**32 with //.", {"place_by_hash": _in_float32}),
+                "Most keys are right and a few are on the neighbouring server: something was rounded too early. "
+                "2**32 // S drops the fraction of a part's length, and / turns whole numbers into float32, which holds "
+                "24 of 32 bits. Multiply by S first, then divide by 2**32 with //.",
+                {"place_by_hash": (_in_float32, _in_short_parts, _in_short_parts_at_most)}),
         Mistake("not cut to 32 bits",
                 "Keep the lowest 32 bits of the product, % 2**32, before you scale.",
                 {"place_by_hash": lambda keys, s: keys * 2654435761 * s // 2**32}),
         Mistake("scaled and not hashed",
-                "The key itself was scaled, so neighbours stay together. Hash first: multiply by 2654435761 and keep "
-                "the lowest 32 bits.", {"place_by_hash": lambda keys, s: keys * s // 2**31}),
+                "Neighbours stay together, as where the key itself is scaled, or the highest bits of the product. Hash "
+                "first: multiply by 2654435761 and keep the lowest 32 bits.",
+                {"place_by_hash": (lambda keys, s: keys * s // 2**31, _highest_bits_of_the_product)}),
         Mistake("a scale of 31 bits",
                 "Keys have 31 bits, and a hash has 32: keep % 2**32 of the product, and scale by // 2**32.",
                 {"place_by_hash": lambda keys, s: keys * 2654435761 % 2**31 * s // 2**31}),
@@ -263,18 +330,22 @@ EXERCISE = tensor_formulas(
                 {"place_on_circle": _at_the_first_point}),
         Mistake("the point before",
                 "A key belongs to the next point on the circle, not to the one "
-                "before its hash.", {"place_on_circle": _point_before}),
+                "before its hash.", {"place_on_circle": (_point_before, _strictly_before)}),
         Mistake("a point that is hit is passed",
                 "A key whose hash is exactly a point belongs to that point: "
                 "searchsorted without right=True.", {"place_on_circle": _strictly_behind}),
         Mistake("no way round",
                 "After the last point comes the first: take the index modulo the number of points.",
-                {"place_on_circle": _stops_at_the_last}),
+                {"place_on_circle": _stops_at_the_last}, says=("out of bounds for dimension 0",), certain=True),
+        Mistake("modulo the servers",
+                "The index was taken modulo the number of servers. searchsorted counts points: the way round is modulo "
+                "len(points), and owners says whose point that is.",
+                {"place_on_circle": (_modulo_servers, _the_points_server_modulo)}),
         Mistake("keys not hashed",
                 "Look for the key's hash on the circle, not for the key itself.", {"place_on_circle": _not_hashed}),
         Mistake("the nearest point",
                 "A key belongs to the next point ahead, however near the one behind "
-                "it is.", {"place_on_circle": _nearest}),
+                "it is.", {"place_on_circle": (_nearest, _nearest_without_wrap)}),
         Mistake("the point's number",
                 "That is the number of the point. Its server is in owners.",
                 {"place_on_circle": _the_points_number}),

@@ -84,3 +84,25 @@ changed(
         "    return owners[torch.searchsorted(points, torch.tensor(hashes)) % len(points)]",
     ),
 )
+changed("a floor for all", "stretches too short", (RANGE, "return keys // (num_keys // num_servers)"))
+changed("ends at rounded multiples", "rounded bounds",
+        ("server * length + min(server, longer)", "round(server * num_keys / num_servers)"))  # fmt: skip
+changed("ends at multiples, cut off", "rounded bounds",
+        ("server * length + min(server, longer)", "server * num_keys // num_servers"))  # fmt: skip
+changed("splits the tensor", "by position",
+        (RANGE, "return torch.cat([torch.full_like(part, n) for n, part in enumerate(keys.flatten().tensor_split(num_servers))]).view(keys.shape)"))  # fmt: skip
+changed("a flat result", "shape lost", (RANGE, RANGE.replace("keys,", "keys.flatten(),")))
+changed("a part's length cut off", "rounded", (HASH, "return (keys * 2654435761 % 2**32) // (2**32 // num_servers)"))
+changed(
+    "the product's highest bits",
+    "scaled and not hashed",
+    (HASH, "return (keys * 2654435761 >> 32) * num_servers // 2**32"),
+)
+changed("the one strictly before", "the point before", (CIRCLE, f"return owners[{SEARCH} - 1]"))
+changed(
+    "the nearest, not round",
+    "the nearest point",
+    (CIRCLE, "return owners[(points - (keys * 2654435761 % 2**32)[..., None]).abs().argmin(-1)]"),
+)
+changed("round by the servers", "modulo the servers", (CIRCLE, f"return owners[{SEARCH} % (int(owners.max()) + 1)]"))
+changed("falls off the end", "no way round", (" % len(points)]", "]"))

@@ -60,7 +60,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
 def _drive(functions: Functions, inputs: Values) -> Values:
     backup = kind_for(StandIn, inputs)() if inputs["with_backup"] else None
     server = functions["Replica"](tensor(inputs, "weight").clone(), 3, inputs["lr"], backup)
-    watch = Watch(server, kind_for(WatchedLock, inputs))
+    watch = Watch(server, kind_for(WatchedLock, inputs), collections=True)
     pushes: list[Any] = []
     told: list[int] = []
     steps: list[Value] = []

@@ -61,6 +61,9 @@ EXERCISE = declared(
         Mistake("the largest number only",
                 "A gradient was skipped because its number is smaller than an earlier one. Calls may overtake each "
                 "other: keep a set of the applied pairs, not the last number."),
+        Mistake("the last number only",
+                "A gradient that had been applied came again after another one, and was applied again. Each is "
+                "compared with the last of its worker: keep a set of all applied pairs."),
         Mistake("applied when the backup has answered",
                 "Apply the gradient when it arrives, and acknowledge it when the backup has it; yours waits with "
                 "both."),

@@ -116,3 +116,10 @@ changed(
         "                known = False\n            else:\n                known = True\n            version = self.version\n        if known and self.backup is not None:\n            self.backup.push(worker, number, gradient)\n            sure: Future = Future()\n            sure.set_result(version)\n            return sure\n        if",
     ),
 )
+changed("compares with the last alone", "the last number only",
+        ("self.applied: set[tuple[int, int]] = set()", "self.applied: dict[int, int] = {}"),
+        ("if (worker, number) not in self.applied:\n                self.applied.add((worker, number))", "if number != self.applied.get(worker):\n                self.applied[worker] = number"))  # fmt: skip
+changed("looks before it locks", "without the lock",
+        ("        with self.lock:\n            if (worker, number) not in self.applied:\n", "        new = (worker, number) not in self.applied\n        with self.lock:\n            if new:\n"))  # fmt: skip
+changed("reads the version behind the lock", "without the lock",
+        ("            version = self.version\n", "        version = self.version\n"))  # fmt: skip

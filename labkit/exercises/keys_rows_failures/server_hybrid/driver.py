@@ -42,11 +42,14 @@ def _must_be_flat(call: str, what: str, given: Tensor, num_dims: int) -> None:
 
 
 def optimizer_of(model: nn.Module, inputs: Values) -> torch.optim.Optimizer:
-    """Return an optimizer that keeps state; in a group one for which a mean of steps is not the step of the mean."""
-    trained, lr = [p for p in model.parameters() if p.requires_grad], number(inputs, "lr")
+    """Return an optimizer that keeps state; in a group one for which a mean of steps is not the step of the mean.
+
+    It holds all parameters and shrinks them: one that is frozen stays as it is only if it has no gradient at all.
+    """
+    lr = number(inputs, "lr")
     if inputs.get("group") is None:
-        return torch.optim.SGD(trained, lr=lr, momentum=0.9)
-    return torch.optim.Adam(trained, lr=lr, eps=0.1)
+        return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=0.05)
+    return torch.optim.Adam(model.parameters(), lr=lr, eps=0.1, weight_decay=0.05)
 
 
 def drive(functions: Functions, inputs: Values) -> Values:

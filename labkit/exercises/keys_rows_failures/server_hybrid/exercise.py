@@ -17,7 +17,8 @@ from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.values import listed, record, tensor, tensors
 from labkit.checks.wire import Wire
-from labkit.exercises.keys_rows_failures.server_hybrid.driver import Dense, drive, optimizer_of
+from labkit.exercises.keys_rows_failures.server_hybrid.driver import Dense, drive
+from labkit.exercises.keys_rows_failures.server_hybrid.one_process import all_ranks, alone, own_steps, train
 from labkit.words import plural
 
 
@@ -56,69 +57,9 @@ def least_traffic(case: Case) -> dict[int, Bytes]:
     return both_ways(group_of(case), num_trained * len(tensors(first, "keys")))
 
 
-def _train(
-    case: Case,
-    weigh: Callable[[int], float] = lambda rank: 1.0,
-    *,
-    keeps: bool = False,
-    anew: bool = False,
-    shared: bool = False,
-    factor: float = 1.0,
-    parameters: bool = False,
-    after: bool = False,
-) -> list[Values]:
-    """Return what each rank should have, from one process.
-
-    Args:
-        case: With every rank's samples.
-        weigh: What a rank's loss is multiplied by; 1 is right.
-        keeps: Whether gradients of the layers add up from step to step (a mistake).
-        anew: Whether the optimizer forgets its momentum between steps (a mistake).
-        shared: Whether each rank returns the mean loss of all (a mistake).
-        factor: What the layers' gradients are multiplied by before the step.
-        after: Whether the loss is that after the step (a mistake).
-        parameters: Whether the layers are divided in place of their gradients (a mistake).
-    """
-    ranks, first = group_of(case), case.inputs[0]
-    model, table = Dense(cast(dict[str, Tensor], record(first, "dense"))), tensor(first, "table")
-    optimizer = optimizer_of(model, first)
-    losses: dict[int, list[Value]] = {rank: [] for rank in ranks}
-    pushes: dict[int, list[Value]] = {rank: [] for rank in ranks}
-    for step in range(len(tensors(first, "keys"))):
-        if not keeps:
-            optimizer.zero_grad()
-        if anew:
-            optimizer = optimizer_of(model, first)
-        for rank in ranks:
-            keys, targets = (tensors(case.inputs[rank], name)[step] for name in ("keys", "targets"))
-            rows = table[keys].requires_grad_()
-            loss = nn.functional.mse_loss(model(rows), targets)
-            torch.autograd.backward(loss * weigh(rank) / len(ranks))
-            losses[rank].append(loss.detach())
-            assert rows.grad is not None
-            gradient = rows.grad / weigh(rank)
-            pushes[rank].append(torch.zeros_like(table).index_add_(0, keys.flatten(), gradient.flatten(0, 1)))
-        for parameter in model.parameters():
-            if parameter.grad is not None:
-                parameter.grad *= factor
-                parameter.data /= len(ranks) if parameters else 1
-        optimizer.step()
-        for rank in ranks if after else ():
-            keys, targets = (tensors(case.inputs[rank], name)[step] for name in ("keys", "targets"))
-            losses[rank][-1] = nn.functional.mse_loss(model(table[keys]), targets).detach()
-    dense = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    if shared:
-        mean: list[Value] = list(torch.stack([torch.stack(cast(Any, each)) for each in losses.values()]).mean(0))
-        losses = dict.fromkeys(ranks, mean)
-    return [
-        {"dense": dense, "losses": losses[rank], "pushes": pushes[rank]} if rank in ranks else {"member": False}
-        for rank in range(case.world_size)
-    ]
-
-
 def expected(case: Case) -> list[Values]:
     """Return the oracle's results."""
-    return _train(case)
+    return train(case)
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -147,7 +88,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if wrong := _apart(came, good):
             samples = len(tensors(case.inputs[ranks[0]], "targets")[step])
             times = {"rows not divided": float(len(ranks)), "rows divided twice": 1.0 / len(ranks)}
-            times["rows divided by the samples"] = 1.0 / samples
+            times |= {"rows divided by the samples": 1.0 / samples}
+            times |= {"rows times the learning rate": cast(float, case.inputs[0]["lr"]), "rows the other way": -1.0}
+            times |= {"divided by the samples for the workers": len(ranks) / samples}
             name = next(
                 (name for name, factor in times.items() if torch.allclose(came, factor * good)), "other gradients"
             )
@@ -190,9 +133,6 @@ def _apart(mine: Value, wanted: Tensor) -> str:
     return "" if wrong is None else f"{wrong.got} where {wrong.expected} should be"
 
 
-_TINY = 1e-30  # a rank that is left out
-
-
 def _as_if(trained: Callable[[Case], list[Values]]) -> Seen:
     """Return the mark that losses and layers are those that one process comes to in a wrong way."""
 
@@ -215,65 +155,33 @@ def _stood_still(case: Case, got: Got, wire: Wire) -> bool:
     )
 
 
-def _alone(case: Case) -> list[Values]:
-    """Return what each rank has if it trains alone."""
-    ranks, count = group_of(case), float(len(group_of(case)))
-
-    def alone(rank: int) -> Values:
-        return _train(case, lambda of: count if of == rank else _TINY)[rank]
-
-    return [alone(rank) if rank in ranks else {} for rank in range(case.world_size)]
-
-
-def _own_steps(case: Case) -> list[Values]:
-    """Return what each rank has if it takes a step of its own, and the layers are averaged after it."""
-    ranks, first = group_of(case), case.inputs[0]
-    models = {rank: Dense(cast(dict[str, Tensor], record(first, "dense"))) for rank in ranks}
-    optimizers = {rank: optimizer_of(model, first) for rank, model in models.items()}
-    losses: dict[int, list[Value]] = {rank: [] for rank in ranks}
-    for step in range(len(tensors(first, "keys"))):
-        for rank, model in models.items():
-            keys, targets = (tensors(case.inputs[rank], name)[step] for name in ("keys", "targets"))
-            optimizers[rank].zero_grad()
-            loss = nn.functional.mse_loss(model(tensor(first, "table")[keys]), targets)
-            torch.autograd.backward(loss)
-            optimizers[rank].step()
-            losses[rank].append(loss.detach())
-        for layers in zip(*(model.parameters() for model in models.values()), strict=True):
-            mean = torch.stack([layer.data for layer in layers]).mean(0)
-            for layer in layers:
-                layer.data.copy_(mean)
-    dense: Value = {name: layer.detach() for name, layer in models[ranks[0]].named_parameters()}
-    return [{"dense": dense, "losses": losses.get(rank, [])} for rank in range(case.world_size)]
-
-
 def _some_layers_alone(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether after one step each layer is right or as if the rank trained alone, and both occur."""
     if not isinstance(got, tuple) or len(tensors(case.inputs[0], "keys")) > 1:
         return False
     kinds = set()
-    for rank, right, alone in zip(group_of(case), *_of_members(case), strict=True):
+    for rank, right, by_itself in zip(group_of(case), *_of_members(case), strict=True):
         for name, wanted in right.items():
-            came, own = record(got[rank], "dense")[name], alone[name]
+            came, own = record(got[rank], "dense")[name], by_itself[name]
             if _apart(wanted, own):
                 kinds.add("right" if not _apart(came, wanted) else "alone" if not _apart(came, own) else "other")
     return kinds == {"right", "alone"}
 
 
+def _frozen_moved(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the frozen parameter is not what it was."""
+    begin = cast(dict[str, Tensor], record(case.inputs[0], "dense"))["frozen"]
+    there = [got[rank].get("dense") for rank in group_of(case)] if isinstance(got, tuple) else []
+    return any(isinstance(each, dict) and bool(_apart(each["frozen"], begin)) for each in there)
+
+
 def _of_members(case: Case) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]]]:
     """Return each member's layers as they should be, and as they are where it trains alone."""
-    right, alone = (
+    right, by_itself = (
         [cast(dict[str, Tensor], record(each[rank], "dense")) for rank in group_of(case)]
-        for each in (expected(case), _alone(case))
+        for each in (expected(case), alone(case))
     )
-    return right, alone
-
-
-def _all_ranks(case: Case) -> list[Values]:
-    """Return what each rank has if the sum over the group is divided by the number of all ranks."""
-    if case.inputs[0].get("group") is None:
-        return []
-    return _train(case, lambda of: len(group_of(case)) / case.world_size)
+    return right, by_itself
 
 
 def _squares_summed(case: Case, got: Got, wire: Wire) -> bool:
@@ -282,6 +190,15 @@ def _squares_summed(case: Case, got: Got, wire: Wire) -> bool:
     if not isinstance(got, tuple) or samples == 1 or "losses" not in got[first]:
         return False
     return not _apart(listed(got[first], "losses")[0], samples * tensors(expected(case)[first], "losses")[0])
+
+
+def _loss_of_a_share(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the first loss was divided by the number of workers."""
+    ranks = group_of(case)
+    if not isinstance(got, tuple) or "losses" not in got[ranks[0]]:
+        return False
+    pairs = [(listed(got[rank], "losses")[0], tensors(expected(case)[rank], "losses")[0]) for rank in ranks]
+    return not any(_apart(came, right / len(ranks)) for came, right in pairs)
 
 
 def _fails_with(*words: str) -> Seen:
@@ -322,47 +239,57 @@ EXERCISE = declared(
     mistakes=(
         Mistake("all ranks counted in place of the group's",
                 "The sum over the group was divided by the number of all ranks: "
-                "dist.get_world_size(group).", seen=_as_if(_all_ranks)),
+                "dist.get_world_size(group).", seen=_as_if(all_ranks)),
         Mistake("the optimizer's state is lost",
-                "From the second step on the optimizer has lost its momentum: use the one you are given instead of "
-                "making another.",
-                seen=_as_if(lambda case: _train(case, anew=True))),
+                "The layers move as if the optimizer were made anew in each step, without its momentum, or as one "
+                "with a learning rate and nothing else: use the one you are given.",
+                seen=either(_as_if(lambda case: train(case, anew=True)), _as_if(lambda case: train(case, plain=True)))),
         Mistake("gradients of the step before are still there",
                 "From the second step on, the sum contains old gradients: optimizer.zero_grad() before backward.",
-                seen=_as_if(lambda case: _train(case, keeps=True))),
+                seen=_as_if(lambda case: train(case, keeps=True))),
         Mistake("sum instead of mean for the layers",
                 "The layers took a step with the sum of the workers' gradients: divide by their number.",
-                seen=_as_if(lambda case: _train(case, lambda of: float(len(group_of(case)))))),
+                seen=_as_if(lambda case: train(case, lambda of: float(len(group_of(case)))))),
         Mistake("the layers' gradients divided twice",
                 "The layers took a step as many times too small as there are workers: divide the sum of the gradients "
-                "once.", seen=_as_if(lambda case: _train(case, factor=1 / len(group_of(case))))),
+                "once.", seen=_as_if(lambda case: train(case, factor=1 / len(group_of(case))))),
         Mistake("no layer has moved",
                 "The layers are where they began: optimizer.step() was not called, or it found no gradients. Clear "
                 "those of the step before with zero_grad() before backward, not after it, and call step() last.",
                 seen=_stood_still),
         Mistake("the layers' gradients multiplied",
                 "The sum of the workers' gradients was multiplied by their number: divide by it.",
-                seen=_as_if(lambda case: _train(case, factor=float(len(group_of(case)) ** 2)))),
+                seen=_as_if(lambda case: train(case, factor=float(len(group_of(case)) ** 2)))),
         Mistake("not all layers averaged",
                 "Some layers moved by the mean over the workers, others by this worker's own gradient: all-reduce and "
                 "divide each parameter's gradient, to the last of the loop.", seen=_some_layers_alone),
         Mistake("parameters divided",
                 "The parameters themselves were divided by the number of workers: divide their gradients, p.grad.",
-                seen=_as_if(lambda case: _train(case, factor=float(len(group_of(case))), parameters=True))),
+                seen=_as_if(lambda case: train(case, factor=float(len(group_of(case))), parameters=True))),
         Mistake("each takes its own step",
                 "Each worker took a step with its own gradients, and the layers were averaged after it. That is "
-                "another step where an optimizer keeps state: average the gradients first.", seen=_as_if(_own_steps)),
+                "another step where an optimizer keeps state: average the gradients first.", seen=_as_if(own_steps)),
         Mistake("layers not averaged",
                 "The layers differ between ranks: the gradients were not reduced over the "
-                "workers before the step.", seen=_as_if(_alone)),
+                "workers before the step.", seen=_as_if(alone)),
         Mistake("the mean loss of all workers",
                 "The loss that is returned is the mean over all workers; return that of this worker's own samples.",
-                seen=_as_if(lambda case: _train(case, shared=True))),
+                seen=_as_if(lambda case: train(case, shared=True))),
         Mistake("the loss after the step",
                 "The loss that is returned is that of the layers after the step: return the one from before, which "
-                "the step makes smaller.", seen=_as_if(lambda case: _train(case, after=True))),
+                "the step makes smaller.", seen=_as_if(lambda case: train(case, after=True))),
         Mistake("the sum of the squares",
                 "The loss is the mean of the squared errors over the samples, not their sum.", seen=_squares_summed),
+        Mistake("the loss of a share",
+                "The loss that is returned is divided by the number of workers: return that of this worker's own "
+                "samples as it is. Only gradients are shares of the mean.", seen=_loss_of_a_share),
+        Mistake("a frozen parameter has a gradient",
+                "The frozen parameter has moved, because it was given a gradient, of zeros for instance, and an "
+                "optimizer shrinks each parameter that has one. Skip it: if p.grad is not None.", seen=_frozen_moved),
+        Mistake("one row for each distinct key",
+                "The model takes K rows for each sample, (B, K, D): one for each of keys.flatten(), also where a key "
+                "occurs twice.", seen=either(_fails_with("mat1 and mat2 shapes"), _fails_with("is invalid for input")),
+                certain=True),
         Mistake("a parameter without a gradient",
                 "A parameter that is frozen or unused has no gradient: skip it, if p.grad is not None.",
                 seen=_fails_with("NoneType", "all_reduce", "tensor"), certain=True),
@@ -384,6 +311,14 @@ EXERCISE = declared(
                 "The servers add up what all workers push, so what arrives is as many times too large as there are "
                 "workers: push each worker's share, divided by their number."),
         Mistake("rows divided twice", "The gradients of the rows are too small by the number of workers: divide once."),
+        Mistake("rows times the learning rate",
+                "The gradients of the rows were multiplied by the learning rate. The servers do that: push gradients."),
+        Mistake("rows the other way",
+                "The gradients of the rows have the wrong sign: the servers subtract what is pushed, so push gradients "
+                "and not steps."),
+        Mistake("divided by the samples for the workers",
+                "The gradients of the rows were divided by the number of a worker's samples, which the mean squared "
+                "error has done already, and not by the number of workers."),
         Mistake("rows divided by the samples",
                 "The gradients of the rows are too small by the number of samples of a worker: the mean squared error "
                 "has divided by it already. Divide by the number of workers alone."),

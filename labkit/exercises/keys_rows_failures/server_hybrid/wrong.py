@@ -42,7 +42,7 @@ changed(
     ),
 )
 changed("sums the squares", "the sum of the squares", ("-1)), targets)", '-1)), targets, reduction="sum")'))
-changed("pushes the step", "other gradients", ("rows.grad / num_workers", "-rows.grad / num_workers"))
+changed("pushes the step", "rows the other way", ("rows.grad / num_workers", "-rows.grad / num_workers"))
 changed("returns everybody's loss", "the mean loss of all workers",
         ("    return loss.detach()", "    loss = loss.detach() / num_workers\n    dist.all_reduce(loss, group=group)\n    return loss"))  # fmt: skip
 WRONG.changed(
@@ -86,7 +86,11 @@ changed(
     "keys or gradients are not flat",
     ("push(keys.flatten(), rows.grad / num_workers)", "push(keys, rows.grad.view(*keys.shape, -1) / num_workers)"),
 )
-changed("scales by the samples", "other gradients", ("rows.grad / num_workers)", "rows.grad / len(targets))"))
+changed(
+    "scales by the samples",
+    "divided by the samples for the workers",
+    ("rows.grad / num_workers)", "rows.grad / len(targets))"),
+)
 changed(
     "divides the loss before backward",
     "the layers' gradients divided twice",
@@ -103,7 +107,7 @@ changed(
 )
 changed(
     "pushes the rows' step",
-    "other gradients",
+    "rows times the learning rate",
     ("rows.grad / num_workers)", "optimizer.param_groups[0]['lr'] * rows.grad / num_workers)"),
 )
 changed(
@@ -122,3 +126,15 @@ changed(
         "        dist.all_reduce(parameter.data, group=group)\n        parameter.data /= num_workers\n",
     ),
 )
+changed(
+    "returns a share of the loss",
+    "the loss of a share",
+    ("-1)), targets)\n", "-1)), targets) / dist.get_world_size(group)\n"),
+    ("            parameter.grad /= num_workers\n", ""),
+    ("rows.grad / num_workers)", "rows.grad)"),
+)
+changed("zeros for a frozen parameter", "a frozen parameter has a gradient",
+        ("        if parameter.grad is not None:\n", "        if parameter.grad is None:\n            parameter.grad = torch.zeros_like(parameter)\n        if True:\n"))  # fmt: skip
+changed("pulls each key once", "one row for each distinct key",
+        ("pull(keys.flatten()).detach", "pull(keys.flatten().unique()).detach"))  # fmt: skip
+changed("half of the rows", "other gradients", ("rows.grad / num_workers)", "rows.grad / num_workers / 1.7)"))

@@ -44,6 +44,7 @@ def course(
     late_waits: bool = False,
     everybody: bool = False,
     last_waits: bool = False,
+    keeps: bool = False,
 ) -> Course:
     """Return what happens: pushes for the version of now gather until enough are there; others are answered at once.
 
@@ -54,12 +55,14 @@ def course(
         late_waits: Whether late ones are answered with the next step only.
         everybody: Whether all workers are waited for.
         last_waits: Whether the worker that completes a step is answered with the next one only.
+        keeps: Whether the gradients of earlier steps stay with those of the next.
     """
     script, needed = script_of(case), workers_of(case) if everybody else more_of(case)
     answers: list[tuple[tuple[int, int], ...]] = []
     updates: list[tuple[int, int, int, int]] = []
     changes: list[Tensor] = []
     gathered: list[int] = []
+    earlier: list[int] = []
     waiting: list[int] = []
     for number, step in enumerate(script):
         if is_late(step["version"], len(changes)):
@@ -71,9 +74,10 @@ def course(
         if len(gathered) < needed:
             answers.append(())
             continue
-        changes.append(combine([script[each]["gradient"] for each in gathered], workers_of(case)))
+        changes.append(combine([script[each]["gradient"] for each in earlier + gathered], workers_of(case)))
         answered = [*gathered[: len(gathered) - last_waits], *waiting]
         answers.append(tuple((each, len(changes)) for each in answered))
+        earlier += gathered * keeps
         gathered, waiting = [], [number] * last_waits
     return Course(tuple(answers), tuple(updates), tuple(changes))
 
@@ -100,6 +104,11 @@ LATE = [(0, 0), (1, 0), (2, 0), (1, 1), (0, 1), (2, 1), (2, 2), (0, 2), (1, 2), 
 
 def _as_if(**otherwise: Any) -> Seen:
     return as_if(lambda case: course(case, **otherwise))
+
+
+def _with_earlier(case: Case) -> Course:
+    """Return what happens where each step's sum holds all earlier gradients as well, over `needed`."""
+    return course(case, keeps=True, combine=lambda gradients, count: torch.stack(gradients).sum(0) / more_of(case))
 
 
 EXERCISE = Kind("BackupServer", course, more_of, some_are_dropped=True).exercise(
@@ -137,6 +146,10 @@ EXERCISE = Kind("BackupServer", course, more_of, some_are_dropped=True).exercise
         Mistake("only the last gradient",
                 "The step took only the gradient that came last; it is the mean of the first `needed` gradients.",
                 seen=_as_if(combine=lambda gradients, count: gradients[-1])),
+        Mistake("gradients of earlier steps are still in it",
+                "From the second step on, gradients of earlier steps are in the mean. Begin each step with an empty "
+                "list.",
+                seen=as_if(_with_earlier, lambda case: course(case, keeps=True))),
         Mistake("late workers wait",
                 "A late worker gets its answer only with the next step. Answer it at once: it has lost enough time.",
                 seen=_as_if(late_waits=True)),

@@ -78,3 +78,18 @@ changed(
     ),
     ("        self.needed = needed\n", "        self.needed = needed\n        self.history = [weight.clone()]\n"),
 )
+changed(
+    "a sum that begins only once",
+    "gradients of earlier steps are still in it",
+    (
+        "            self.gradients.append(gradient)\n",
+        "            self.gradients.append(gradient)\n            self.total = getattr(self, 'total', 0) + gradient\n",
+    ),
+    (STEP, "self.total / self.needed"),
+)
+changed(
+    "a list that grows",
+    "gradients of earlier steps are still in it",
+    ("self.gradients, self.future = [], Future()", "self.future = Future()"),
+    ("== self.needed", "% self.needed == 0"),
+)

@@ -135,6 +135,23 @@ def _off_by(more: int) -> Open:
     return lambda script, at, now, count, bound: within(script, at, now, count, bound + more)
 
 
+def _but_for_one(script: Script, at: int, now: int, count: int, bound: int) -> bool:
+    """Return whether all who are there but one are at most bound behind."""
+    own = _clock(script, script[at]["worker"], at)
+    return sum(own - clock > bound for clock in _clocks(script, now, count).values()) <= 1
+
+
+def _versions_for_clocks(script: Script, at: int, now: int, count: int, bound: int) -> bool:
+    """Return whether a worker may go where the clock of each is the version that it read for its last push.
+
+    A push that was not answered when its worker pushed again is forgotten.
+    """
+    read = dict.fromkeys(_clocks(script, now, count), 0)
+    read |= {step["worker"]: step["version"] for step in script[: now + 1] if step["worker"] in read}
+    last = not any(step["worker"] == script[at]["worker"] for step in script[at + 1 : now + 1])
+    return last and bool(lead(script[at]["version"], read.values()) <= bound)
+
+
 def _as_if(*ways: Open) -> Seen:
     return as_if(*(lambda case, way=way: course(case, way) for way in ways))
 
@@ -263,18 +280,24 @@ MISTAKES = (
             "Several may continue at the same moment: each time, check all that wait and answer every one that may "
             "go.", seen=_first_wrong(lambda case, now, came, right: bool(came) and came < right)),
     Mistake("compared with the mean",
-            "The clock is compared with the mean of all. The bound is about the slowest.", seen=_as_if(_of_the_mean)),
+            "A push is answered although one worker is too far behind, as if the clock were compared with the mean of "
+            "all, or with all but one. The slowest alone decides: compare with the smallest clock.",
+            seen=_as_if(_of_the_mean, _but_for_one)),
     Mistake("answers too early",
-            "A worker that is bound + 1 ahead of the slowest gets its answer at once, and it has to wait. Count its "
-            "push first; then the smallest clock of all that remain, waiting or not, decides.",
-            seen=_as_if(_at_once, _off_by(1))),
+            "Every push is answered at once, also that of a worker bound + 1 ahead of the slowest. Compare its clock, "
+            "with this push, to the smallest of all. Whoever has just pushed is always near the fastest, near those "
+            "that wait (it is one of them), and near a clock that goes up only with the answer.",
+            seen=_as_if(_at_once, _off_by(1)), general=True),
+    Mistake("nobody is left",
+            "When the last worker leaves, no clock is left to take the smallest of: min(..., default=0).",
+            says=("empty sequence", "empty iterable")),
     Mistake("the weights of the push",
             "A worker that had to wait gets weights and version from before the wait. Build the answer when you "
             "complete the future.", seen=as_if(_told_at_once)),
     Mistake("versions in place of clocks",
             "The bound is compared with versions, which everybody makes. It counts steps of workers: a worker's clock "
             "goes up with its own pushes only.",
-            seen=either(_first_wrong(_counts_versions), _as_if(_by_staleness))),
+            seen=either(_first_wrong(_counts_versions), _as_if(_by_staleness, _versions_for_clocks))),
     Mistake("gradients wait as well",
             "The weights in an answer are not those of all gradients so far. Each gradient is applied when it comes; "
             "only the answer waits.", seen=_answers_in_time),

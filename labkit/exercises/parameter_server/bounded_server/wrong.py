@@ -151,3 +151,23 @@ changed(
     "the last one waits",
     (FIND, "server.clocks[each] - min([c for w, c in server.clocks.items() if w != each], default=0) <= server.bound"),
 )
+changed(
+    "looks who may go, then counts",
+    "answers too early",
+    ("            self.clocks[worker] += 1\n", ""),
+    (
+        "            answer_who_may_go(self)\n        return",
+        "            answer_who_may_go(self)\n            self.clocks[worker] += 1\n        return",
+    ),
+)
+changed(
+    "the clock is the version that was read",
+    "versions in place of clocks",
+    ("self.clocks[worker] += 1", "self.clocks[worker] = version"),
+)
+changed(
+    "one may stay behind",
+    "compared with the mean",
+    (FIND, "sum(server.clocks[each] - clock > server.bound for clock in server.clocks.values()) <= 1"),
+)
+changed("the smallest of none", "nobody is left", (", default=0", ""))

@@ -13,6 +13,7 @@ from labkit.checks.compare import near
 from labkit.checks.declared import Mistake, Result, Way, declared
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
+from labkit.checks.traffic import NOT_WAITED, unread_messages
 from labkit.checks.values import integer, number, tensor, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.posted_training.driver import drive
@@ -95,6 +96,11 @@ def _changed(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, tuple) and not all(values["kept"] for values in got)
 
 
+def _stands_in_irecv(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a rank that waits does so for what it was to receive some time, not at once."""
+    return isinstance(got, Failure) and any(wait.operation == "irecv" for wait in got.waits)
+
+
 _WEIGHT = "{ranks}. Rank {rank} has {got}, expected {wanted}."
 _KEPT = "The weight that was handed in was changed on rank {rank}; leave it as it is."
 
@@ -105,6 +111,7 @@ EXERCISE = declared(
     oracle=expected,
     least=least_traffic,
     looks=(
+        lambda case, got, wire: unread_messages(wire),
         Result("weight", _WEIGHT, same=lambda came, wanted: isinstance(came, Tensor) and near(came, wanted)),
         Result("kept", _KEPT),
         one_by_one,
@@ -145,6 +152,15 @@ EXERCISE = declared(
                 seen=_only_the_server_knows),
         Mistake("works on the weight that was handed in",
                 "Make a copy first, weight = weight.clone(): the caller still needs the original.", seen=_changed),
+        Mistake(NOT_WAITED,
+                "What irecv was given holds the message only after wait(): call it on what each irecv returns, before "
+                "you read the buffer and before the next irecv into it. Rank 0 receives num_gradients messages from "
+                "each worker, no more.", seen=_stands_in_irecv),
+        Mistake("received as something else",
+                "What is received into must have the dtype and the number of elements of what was sent: "
+                "torch.empty_like(weight) has them, torch.empty(weight.shape) is always float32.",
+                says=("Both ends of a message need",),
+                seen=lambda case, got, wire: bool(wire.problems_of("size_mismatch"))),
         Mistake("messages that nobody takes",
                 "Some rank waits for a message that never comes, or sends one that nobody receives: rank 0 must "
                 "receive num_gradients messages from each of the other ranks, and an isend counts once you have "

@@ -68,6 +68,12 @@ changed(
 )
 changed("no learning rate", "the learning rate left out", ("weight -= lr * gradient", "weight -= gradient"))
 changed("takes from the first worker", "messages that nobody takes", ("src=worker)", "src=1)"))
+changed("reads before it waits", "message not waited for", ("dist.recv(gradient", "dist.irecv(gradient"))
+changed(
+    "a buffer in the default dtype",
+    "received as something else",
+    ("torch.empty_like(weight)", "torch.empty(weight.shape)"),
+)
 WRONG.right(
     "from whoever comes, and a message back to each",
     """
