@@ -186,7 +186,7 @@ def shard_of(tensor: Tensor) -> Tensor:
 def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], None]:
     """Begin to gather the tensors from all ranks' shards; return a function that waits until the tensors are filled.
 
-    Use one collective, in the dtype of the tensors; all tensors have the same dtype. A tensor may be a parameter that
+    Use one collective. All tensors have the same dtype, and what is sent has it, too. A tensor may be a parameter that
     autograd has seen. So write into ``tensor.data``, which autograd does not count as a change.
 
     Args:
@@ -417,16 +417,16 @@ labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 # (The numbers are those of our solutions, in float32.) DDP's two steps take 5.0 ms of computing and 2.1 ms of communication that
 # nothing hides. ZeRO-1 takes 2.7 ms longer: 0.8 ms for its extra bytes, and 1.9 ms for *copying*. It cuts 76 tensors
 # into shards and puts them together again, with separate kernels for each. ZeRO-2 sends as many bytes as DDP and still
-# takes 1.8 ms longer: nothing hides 0.2 ms more of the communication, and 1.6 ms go into copying. (DeepSpeed copies less: its
+# takes 1.8 ms longer: 0.2 ms because less of its communication is hidden, and 1.6 ms for copying. (DeepSpeed copies less: its
 # parameters are views of one flat buffer, and gradients leave in buckets.)
 #
-# You get memory for this time: a rank's peak falls from 132.9 MB to 105.5 MB with ZeRO-1 and to 48.5 MB with
+# You get memory for it: a rank's peak falls from 132.9 MB to 105.5 MB with ZeRO-1 and to 48.5 MB with
 # ZeRO-2.
 #
 # With ZeRO-1, Adam's two means shrink from 38.0 MB to 4.7 MB. Why does that save 27.4 MB, and not 33.2? A rank also
-# keeps its shards of parameters and gradients, *beside* the whole ones: 4.7 MB. And the peak moves from AdamW's update,
-# which needs 19.0 MB for square roots, to the gather. There a buffer takes 19.0 MB, and the copy of one tensor out of it
-# 1.0 MB. So 33.2 - 4.7 - 1.0 remain: 27.4, up to rounding.
+# keeps its shards of parameters and gradients, *beside* the whole ones: 4.7 MB. And the peak is at another moment.
+# DDP's is in AdamW's update, which needs 19.0 MB for square roots. ZeRO-1's is in the gather, which needs a buffer of
+# 19.0 MB, and 1.0 MB to copy one tensor out of it. So 33.2 - 4.7 - 1.0 remain: 27.4, up to rounding.
 #
 # Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which saves 38
 # MB of communication buffers. DDP makes buckets of 19 MB for the first step, and new ones before the second. In
@@ -808,8 +808,8 @@ for train in (yours, train_fully_sharded):
 # ## Bonus: What to do with the room that is left
 #
 # A transformer's layers are all alike. In a **U-Net**, which many image generators are, they are not: each level down
-# has a quarter of the positions and twice the channels. So a layer of any level computes for as long, but has 4 times
-# the parameters of the level above, and half of its activations. Here is one of 7.7 billion parameters, with three
+# has a quarter of the positions and twice the channels. So a layer takes equally long on every level. But one level
+# down, it has 4 times the parameters and half of the activations. Here is one of 7.7 billion parameters, with three
 # levels. (Its skip connections are left out.)
 
 # %% tags=["given"]
@@ -823,7 +823,7 @@ for layer in (0, 4, 8):
     print(f"layer {layer}: {params:3.0f} million parameters, {activations:3.0f} MB of activations a sample")
 
 # %% [markdown]
-# On eight devices of 24 GB, ZeRO-3 leaves 15 GB of state on each, so 9 GB are left. What do you spend them on?
+# With ZeRO-3 on eight devices of 24 GB, the state takes 15 GB of each, so 9 GB are left. What do you spend them on?
 #
 # * a larger **microbatch**: more samples go through the model together, so layers are gathered less often;
 # * **keep** a layer whole between forward and backward: that saves a gather;
@@ -843,8 +843,8 @@ print(cost(UNET, StepPlan(microbatch=1, keep=(False,) * 26, save=(False,) * 26))
 #
 # Find the fastest plan that fits; `help(Job)` and `help(StepPlan)` list the fields. With two flags for each of 26 layers
 # you cannot try every plan. The naive plan takes the largest microbatch that fits and recomputes everything. A faster
-# plan earns half of the points. For the other half, come within 1.5 % of the rule by which Capuchin (Peng and others,
-# 2020) weighs fetching against computing again.
+# plan earns half of the points. For the other half, your step may take at most 1.5 % longer than with the rule of Capuchin
+# (Peng and others, 2020). It compares what fetching something again costs with what computing it again costs.
 
 
 # %% [markdown] tags=["slide-only"]
@@ -1049,9 +1049,10 @@ for shape in ((8,), (2, 4)):
     print(f"mesh {shape}: a node sends {units:.2f} P a step, {ms:.1f} ms, loss {run.results[0]:.4f}")
 
 # %% [markdown]
-# This was torch's `fully_shard`, not your functions. Over all eight ranks, each of two gathers and a scatter passes 7/8
-# P over each link of the ring, so a node sends 3 x 7/8 P. On the mesh of two dimensions, these stay inside a node. Only
-# the all-reduce of gradients crosses: 2 x 1/2 P. The loss is the same.
+# This was torch's `fully_shard`, not your functions. On eight ranks in a row, a step makes two gathers and a
+# scatter. Each passes 7/8 P over every link of the ring, and one link leads out of each node: a node sends 3 x 7/8 P.
+# On the mesh of two dimensions, these stay inside a node. Only the all-reduce of gradients crosses: 2 x 1/2 P. The
+# loss is the same.
 #
 # ## Bonus: Thirteen billion on the same devices
 #
@@ -1060,8 +1061,8 @@ for shape in ((8,), (2, 4)):
 #
 # **Offloading** (ZeRO-Offload, Ren and others, 2021) puts the optimizer's 12 bytes, masters and means, into the
 # **host's** memory, which is much larger. The host's cores then do the update: a layer's gradient shard goes down, the
-# new parameters come up. That is slow, but it overlaps with backward. Only what is left to do when backward ends adds
-# time to the step:
+# new parameters come up. That is slow, but it overlaps with backward. The step gets longer only by what the host
+# has not updated when backward ends:
 #
 # ```
 # device  ... backward 39 | backward 38 | backward 37 | ...     | backward 0 |
@@ -1142,8 +1143,8 @@ labkit.challenge("offload_plan", offload_plan)
 class SavedOptimizer(ShardedOptimizer):
     """A ShardedOptimizer whose state can be saved, and loaded on another number of ranks.
 
-    What optimizer_cls keeps for a parameter is "step", the same on all ranks, and tensors with an element for each
-    element of the parameter.
+    For each parameter, optimizer_cls keeps "step", which is equal on all ranks, and tensors with as many elements as
+    the parameter.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:

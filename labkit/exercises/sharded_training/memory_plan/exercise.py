@@ -136,5 +136,5 @@ EXERCISE = declared(
         "bottleneck. Go on until no flag helps, and return the fastest of these plans.",
     ),
     distributed=False,
-    challenge=Challenge("s", score, pars, plan="plan", reference="Capuchin's rule"),
+    challenge=Challenge("s", score, pars, plan="plan", reference="Capuchin + 1.5 %"),
 )  # fmt: skip
