@@ -102,17 +102,24 @@ def test_what_each_cap_costs_is_a_bar_from_0_and_a_far_longer_one_is_broken(show
         sums[cap] = float(text[0]) * {"µs": 1, "ms": 1000}[text[1]]
     assert bars[25 * 2**20] / bars[5 * 2**20] == pytest.approx(sums[25] / sums[5], rel=0.01)
     assert bars[2 * 2**20] / bars[5 * 2**20] == pytest.approx(sums[2] / sums[5], rel=0.01)
-    sent_alone = max(bars.values())
-    assert sent_alone == bars[min(bars)] < 15.7 / 4.76 * bars[2**20]  # it would take the room of all others
+    assert bars[min(bars)] == pytest.approx(bars[2**20]) == pytest.approx(max(bars.values()))  # as far as any other
+    on = page.locator("[data-cap] + rect")  # the bar goes on behind what is said in its gap, to the picture's edge
+    far, said, picture = (
+        each.bounding_box()
+        for each in (on, page.locator("text", has_text="15.7 ms, cut here").last, page.locator("svg[role=img]"))
+    )
+    assert on.count() == 1 and picture["x"] + picture["width"] - far["x"] - far["width"] <= 12 < far["width"]
+    assert page.locator("[data-cap]").first.bounding_box()["x"] < said["x"] < said["x"] + said["width"] < far["x"]
     left = page.eval_on_selector_all("[data-cap]", "(all) => all.map((bar) => bar.getAttribute('x'))")
     axis = page.eval_on_selector_all("line.rule", "(all) => all.map((each) => each.getAttribute('x1'))")
     assert len(set(left)) == 1 and (left[0] not in axis) == (width > 400)  # no bar begins where the clock does
 
 
-def test_the_cap_that_is_called_ddps_default_is_torchs(tmp_path: Path) -> None:
+def test_the_caps_that_are_called_ddps_are_torchs(tmp_path: Path) -> None:
     dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
     try:
         assert DistributedDataParallel(torch.nn.Linear(2, 2)).bucket_bytes_cap == 25 * 2**20
+        assert dist._DEFAULT_FIRST_BUCKET_BYTES == 2**20
     finally:
         dist.destroy_process_group()
 
@@ -201,16 +208,16 @@ def test_the_best_cap_is_named_and_what_each_sends_and_sliders_are_of_one_width(
     assert page.eval_on_selector_all("[data-parameter]", cells) == 40
     assert "a step: 16.9 ms" in words and number(page, "step") == "16.9 ms"
     told = words[words.index("80 buckets") - 1 :]
-    assert told[1::3] == [f"{count} bucket{'s' * (count > 1)}" for count in (80, 40, 14, 8, 5, 3, 2, 1)]
+    assert told[1::3] == [f"{count} bucket{'s' * (count > 1)}" for count in (80, 40, 14, 8, 5, 3, 2, 1, 2)]
     assert told[2::3] == [
-        "15.7 msone per tensor", "4.76 ms", "0.64 ms✓ best", "0.69 ms", "0.94 msthis cap, as above", "1.27 ms",
-        "1.85 ms", "3.59 mssent after backwardDDP’s default: 25 MiB",
+        "15.7 ms, cut hereone per tensor", "4.76 ms", "0.64 ms✓ best", "0.69 ms", "0.94 msthis cap, as above",
+        "1.27 ms", "1.85 ms", "3.59 mssent after backward", "3.51 msfirst 1 MiB, then 25 MiB",
     ]  # fmt: skip
     bars = page.eval_on_selector_all("[data-cap]", "(all) => all.map((bar) => bar.getAttribute('fill'))")
     assert [cap for cap, fill in enumerate(bars) if "wrong" in fill] == [4]  # as red as what is exposed above
     assert len(page.inner_text(".labkit-figure header b").split()) <= 12
     saved = "Of these caps 2 MiB is best: a step takes 0.30 ms (1.8 %) less than with 5 MiB, "
-    assert saved + "2.95 ms (15 %) less than with DDP’s 25 MiB" in page.text_content("[data-part=stage]")
+    assert saved + "2.87 ms (15 %) less than with DDP’s" in page.text_content("[data-part=stage]")
     stage, sliders = (page.locator(f"[data-part={part}]").bounding_box() for part in ("stage", "sliders"))
     assert sliders["y"] + sliders["height"] <= stage["y"]  # what the picture follows stands over it
     assert page.inner_text("[data-part=say]").endswith("Best of these caps: 2 MiB, 16.6 ms.")
@@ -220,7 +227,11 @@ def test_the_best_cap_is_named_and_what_each_sends_and_sliders_are_of_one_width(
         "[data-part=sliders] input", "(all) => all.map((each) => each.getBoundingClientRect().width)"
     )
     assert len(wide) == 3 and len(set(wide)) == 1
-    set_slider(page, "cap", 4)
+    for key, at in (("cap", 9), ("first", 2)):  # what DDP's row says is what its caps cost
+        set_slider(page, key, at)
+    assert number(page, "exposed") == "3.51 ms" and number(page, "buckets") == "2"
+    for key, at in (("first", 0), ("cap", 4)):
+        set_slider(page, key, at)
     assert "Of these caps 2 MiB is best" in page.text_content("[data-part=stage]")
     assert "0.30 ms" not in page.text_content("[data-part=stage]")
     set_slider(page, "late", 4)  # then a step waits, too, and its bar is not what is exposed

@@ -194,10 +194,10 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
     { ...long, ...moving(60, bytes) },
     { ...sending(4, 80), ...moving(45, bytes / 4) },
   ];
-  assert.deepEqual(told(narrow(0))[1], ["rank 0 moves bytes", "60 ns → 45 ns"]);
+  assert.deepEqual(told(narrow(0))[1], ["rank 0 sends or receives", "60 ns → 45 ns"]);
   assert.deepEqual(told(narrow(8e6)).slice(1), [
     ["in and out of rank 0", "8 MB → 2 MB"],
-    ["rank 0 moves bytes", "60 ns → 45 ns"],
+    ["rank 0 sends or receives", "60 ns → 45 ns"],
   ]);
   const waits = { ...narrow(8e6)[1], blocked: 0, blockedShare: 0 }; // the tiles of one rank, and none of all
   assert.equal(told([narrow(8e6)[0], waits]).length, 3);

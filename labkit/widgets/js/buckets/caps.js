@@ -4,9 +4,10 @@ import { hue } from "../figure/colours.js";
 import { escaped, line, rect, tag, text, wrapped } from "../figure/markup.js";
 import { least, most } from "../figure/numbers.js";
 import { seconds, secondsOf } from "../figure/units.js";
+import { mib } from "./plan.js";
 
 const MIB = 2 ** 20;
-export const TORCHS = 25 * MIB; // the cap of torch's DDP where nobody says otherwise
+export const TORCHS = { cap: 25 * MIB, first: MIB }; // of torch's DDP where nobody says otherwise
 const [ROW, BAR] = [19, 12]; // pixels
 const COUNTS = 84; // pixels of how many buckets there are, before the bars: these begin where no axis does
 const HEADS = 10; // pixels under what is said over the bars
@@ -14,70 +15,80 @@ const BOLD = 0.8; // of the letters in a line that are not bold
 const ROOMY = 600; // pixels of a plot that has room for reasons
 const LETTER = 6.2; // pixels
 const LESS = 0.92; // of the room: the longest bar that is not broken
+const STUB = 40; // pixels of a broken bar after what is said in its gap, at least
+const CUT = 10; // pixels between a bar that is cut and what is said of it
+const TALLER = 4; // pixels of a line beside the gap, above and below
 const FAR = 4; // times the middle one: a bar as long as that is broken, or the others could not be told apart
 
 /** [[indices of caps, what they cost]]: caps beside each other under which the same is sent at the same time. */
-function groupsOf({ curve, counts, now }) {
+function groupsOf({ data, curve, counts, now }) {
   const groups = [];
   curve.forEach((whole, k) => {
-    const isAlike = k && counts[k] === counts[k - 1] && Math.abs(whole / curve[k - 1] - 1) < 1e-9;
+    const isAlike = data.caps[k] && counts[k] === counts[k - 1] && Math.abs(whole / curve[k - 1] - 1) < 1e-9;
     if (isAlike) groups.at(-1)[0].push(k);
     else groups.push([[k], Math.max(whole - now.compute, 0)]);
   });
   return groups;
 }
 
-/** "2 MiB", "25-100 MiB". */
-function nameOf(caps, group) {
-  const [from, to] = [group[0], group.at(-1)].map((k) => Number((caps[k] / MIB).toPrecision(3)));
-  return `${from === to ? from : `${from}-${to}`} MiB`;
+/** What a row of the curve is called: those after the slider's are torch's. */
+export const capOf = ({ caps }, k) => (caps[k] ? mib(caps[k]) : "DDP’s");
+
+/** "2 MiB", "25-100 MiB", "DDP’s". */
+function nameOf(data, group) {
+  const [from, to] = [group[0], group.at(-1)].map((k) => capOf(data, k));
+  return from === to ? to : `${Number.parseFloat(from)}-${to}`;
 }
 
 /** What there is to say of caps that are alike, where there is room: [why they cost that, which they are]. */
-function reasons({ data, values, counts, sizes, curve }, group, isRoomy) {
-  const count = counts[group[0]];
-  const has = (cap) => group.some((k) => data.caps[k] === cap);
+function reasons({ data, counts, sizes }, [first], isRoomy, { isThis, isBest }) {
+  const count = counts[first];
   const why = (count === 1 && "sent after backward") || (count === sizes.length && "one per tensor") || "";
   const told = [
-    group.includes(curve.indexOf(least(curve))) && "✓ best",
-    has(values.cap) && "this cap, as above",
-    !data.plans && has(TORCHS) && `DDP’s default: ${TORCHS / MIB} MiB`,
+    isBest && "✓ best",
+    isThis && "this cap, as above",
+    !data.caps[first] && `first ${mib(TORCHS.first)}, then ${mib(TORCHS.cap)}`,
   ].filter(Boolean);
-  return isRoomy ? [why, told.join(", ")] : ["", told[0]?.split(/[,:]/)[0] ?? ""];
+  return isRoomy ? [why, told.join(", ")] : ["", told[0]?.split(",")[0] ?? ""];
 }
 
-/** What is drawn of caps that are alike: { name, sent, words, cost, isThis, isBest }. */
+/** What is drawn of caps that are alike: { cap, name, sent, words, cost, isThis, isBest }. */
 function rowOf(scene, [group, cost], isRoomy) {
   const { data, values, counts, curve, now } = scene;
   const count = counts[group[0]];
-  return {
-    cap: data.caps[group[0]],
-    name: nameOf(data.caps, group),
-    sent: `${count} bucket${count === 1 ? "" : "s"}`,
-    words: [secondsOf(cost, now.whole), ...reasons(scene, group, isRoomy)],
-    cost,
+  const is = {
     isThis: group.some((k) => data.caps[k] === values.cap),
     isBest: group.includes(curve.indexOf(least(curve))),
+  };
+  return {
+    ...is,
+    cap: data.caps[group[0]],
+    name: nameOf(data, group),
+    sent: `${count} bucket${count === 1 ? "" : "s"}`,
+    words: [secondsOf(cost, now.whole), ...reasons(scene, group, isRoomy, is)],
+    cost,
   };
 }
 
 /** A row { x, wide } from its name on: of this cap on a ground of its own, and as red as what is exposed above. */
-function rowMarkup(row, { x, y, wide, left, room, scale, isRoomy }) {
-  const isFar = row.cost * scale > room;
-  const long = isFar ? room : row.cost * scale;
+function rowMarkup(row, { x, y, wide, left, room, scale, isRoomy, far }) {
+  const isFar = row.cost > far;
+  const long = isFar ? LESS * room : row.cost * scale;
   const bold = row.isThis || row.isBest ? " bold" : "";
   const ground = { style: "fill:currentColor", opacity: 0.1 };
-  const cut = (at) => line(at, y - 2, at + 6, y + BAR + 2, "", { style: `stroke:${hue("ground")};stroke-width:3` });
-  const told = [bold, "grey", "bold"].map((look, k) =>
+  const fill = hue(row.isThis ? "wrong" : "line");
+  const over = left + long + roomOf(row.words) + 2 * CUT; // where a broken bar goes on, to the edge of the picture
+  const cut = (at) => line(at + 3, y - TALLER, at - 3, y + BAR + TALLER, "now");
+  const told = [isFar ? " bold" : bold, "grey", "bold"].map((look, k) =>
     tag("tspan", { class: look, dx: k && 8 }, escaped(row.words[k])),
   );
   return (
     (row.isThis ? rect(0, y - 3, x + wide, ROW - 1, ground) : "") +
-    rect(left, y, long, BAR, { fill: hue(row.isThis ? "wrong" : "line"), "data-cap": row.cap }) +
-    (isFar ? cut(left + 0.7 * long) + cut(left + 0.7 * long + 8) : "") +
+    rect(left, y, long, BAR, { fill, "data-cap": row.cap }) +
+    (isFar ? rect(over, y, x + wide - over, BAR, { fill }) + cut(left + long) + cut(over) : "") +
     text(x - 6, y + BAR - 2, row.name, `small end${bold}`) +
     (isRoomy ? text(x, y + BAR - 2, row.sent, "small grey") : "") +
-    tag("text", { x: left + long + 6, y: y + BAR - 1 }, told.join(""))
+    tag("text", { x: left + long + (isFar ? CUT : 6), y: y + BAR - 1 }, told.join(""))
   );
 }
 
@@ -91,7 +102,8 @@ export function capBars(scene, { x, y, wide }) {
   const left = isRoomy ? x + COUNTS : x;
   const costs = rows.map(({ cost }) => cost).sort((a, b) => a - b);
   const far = FAR * costs[costs.length >> 1] || Infinity;
-  const room = wide - (left - x) - most(rows.map(({ words }) => roomOf(words)));
+  for (const row of rows) if (row.cost > far) row.words[0] += ", cut here";
+  const room = wide - (left - x) - most(rows.map(({ words, cost }) => roomOf(words) + (cost > far && STUB)));
   const scale = (LESS * room) / most([1e-12, ...costs.filter((cost) => cost <= far)]);
   const [head, tall] = wrapped(scene.advice, y + 14, BOLD * (x + wide), "plain bold");
   const skew = scene.now.skew ? " and waiting for the late rank" : "";
@@ -100,6 +112,6 @@ export function capBars(scene, { x, y, wide }) {
     ? [text(left, y + tall + 17, beside, "small grey"), 14]
     : wrapped(beside, y + tall + 17, x + wide);
   const top = y + tall + down + HEADS;
-  const bars = rows.map((row, k) => rowMarkup(row, { x, y: top + ROW * k, wide, left, room, scale, isRoomy }));
+  const bars = rows.map((row, k) => rowMarkup(row, { x, y: top + ROW * k, wide, left, room, scale, isRoomy, far }));
   return [head + told + bars.join(""), tall + down + HEADS + ROW * rows.length + 4];
 }

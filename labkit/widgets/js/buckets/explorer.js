@@ -3,9 +3,9 @@
 import { least, most, range, sum } from "../figure/numbers.js";
 import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
 import { percent, seconds, secondsOf } from "../figure/units.js";
-import { TORCHS } from "./caps.js";
+import { TORCHS, capOf } from "./caps.js";
 import { picture } from "./picture.js";
-import { GRAPHS, MEMORY, lost, mib } from "./plan.js";
+import { GRAPHS, MEMORY, lost, mib, part } from "./plan.js";
 import { told } from "./rows.js";
 import { stepOf } from "./step.js";
 
@@ -13,7 +13,6 @@ const FIRSTS = [0, 2 ** 17, 2 ** 20];
 const ONE_BUCKET = 1e18;
 const WORTH = 0.005; // of a step: what saves less saves nothing in words
 const round = (share) => `${Number((100 * share).toPrecision(3))} %`;
-const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
 function capText(size) {
   if (!size) return "same as the others";
@@ -114,13 +113,10 @@ function saving(curve, best, other, { whole, compute }) {
 /** Which cap is best, and what it would save beside this one and torch's. */
 function advice({ data, values, now, curve }) {
   const best = curve.indexOf(least(curve));
-  const name = `Of these caps ${mib(data.caps[best])} is best`;
-  const others = [[values.cap, mib(values.cap)], ...(data.plans ? [] : [[TORCHS, "DDP’s 25 MiB"]])];
-  const savings = others.flatMap(([cap, words], k) => {
-    const at = data.caps.indexOf(cap);
-    if (at < 0 || (k && cap === values.cap) || curve[at] - curve[best] < WORTH * curve[at]) return [];
-    return [`${saving(curve, best, at, now)} ${words}`];
-  });
+  const name = `Of these caps ${capOf(data, best)} is best`;
+  const savings = [data.caps.indexOf(values.cap), data.caps.length].flatMap((at) =>
+    curve[at] - curve[best] >= WORTH * curve[at] ? [`${saving(curve, best, at, now)} ${capOf(data, at)}`] : [],
+  );
   if (savings.length) return `${name}: a step takes ${savings.join(", ")}`;
   const isNear = values.cap !== data.caps[best] && data.caps.includes(values.cap);
   return isNear ? `${name}; ${mib(values.cap)} is within ${part(WORTH)}` : name;
@@ -135,7 +131,7 @@ function sentence({ data, values, now, curve }, step) {
   const best = curve.indexOf(least(curve));
   return (
     `${plan.length} all-reduces: ${seconds(exposed)} of ${seconds(comm)} of communication is exposed; the step takes ` +
-    `${seconds(whole)}. Best of these caps: ${mib(data.caps[best])}, ${seconds(curve[best])}.`
+    `${seconds(whole)}. Best of these caps: ${capOf(data, best)}, ${seconds(curve[best])}.`
   );
 }
 
@@ -171,7 +167,8 @@ function followed(data, values, k, seen) {
 
 /** What is drawn for these values. */
 function sceneOf(data, stacks, values, isFaded) {
-  const caps = data.caps.map((cap) => stepOf(data, { ...values, cap }));
+  const all = [...data.caps.map((cap) => ({ cap })), ...(data.plans ? [] : [TORCHS])];
+  const caps = all.map((each) => stepOf(data, { ...values, ...each }));
   return {
     data,
     values,

@@ -6,13 +6,12 @@ import { most, sum } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
 import { capBars } from "./caps.js";
-import { lost } from "./plan.js";
+import { lost, part } from "./plan.js";
 import { bucketEdges, gradientStrip, modelRow, rankRow } from "./rows.js";
 
 const LEFT = 82;
 const ROOMY = 500; // pixels of an axis after which there is room for words
 const AFTER = [52, 124]; // pixels of them
-const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
 /** When the last of everything that is shown ends. */
 function endOf({ now, stacked, run }) {

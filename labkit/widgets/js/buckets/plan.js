@@ -12,6 +12,9 @@ export const MEMORY = 1.6e12;
 /** A size in the unit of DDP's caps. */
 export const mib = (size) => `${Number((size / 2 ** 20).toPrecision(3))} MiB`;
 
+/** A share in words. */
+export const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
+
 /** Buckets in the order they are sent: from the last parameter to the first or in a given order, filled to the cap. */
 export function bucketPlan(sizes, cap, first, order = range(sizes.length).reverse()) {
   const buckets = [];

@@ -9,7 +9,6 @@ import { rowBusy } from "./shares.js";
 const MOSTLY = 0.9; // of the time: what is so for that is called by it
 const MOST = 2000; // segments of a row
 const SEEN = 1; // pixels
-const SLIVER = 0.01; // of a view: what is less is no kind of its own in the legend
 
 const FORWARD = 0; // the category
 const known = new WeakMap(); // by run
@@ -70,7 +69,7 @@ function paintRow(context, state, { run: number, row, y, bar }) {
       const [left, right] = [Math.max(from, LEFT), Math.min(to, state.width - RIGHT)];
       if (right - left < SEEN) continue;
       context.fillRect(left, y, right - left, bar);
-      if (right - left > SLIVER * state.width) state.marks.add("other");
+      state.marks.add("other");
     }
   }
 }

@@ -79,14 +79,20 @@ function gapAt({ segmentStart, segmentEnd }, { from, to }, time) {
   return [next > from ? segmentEnd[next - 1] : -Infinity, next < to ? segmentStart[next] : Infinity];
 }
 
-/** A frame round each wait, and how long all are: above, where the rank computes nothing, or in the first. */
+/** A frame round each wait; how many and long: above, where the rank computes nothing, with lines, or in the first. */
 function tellWaits(context, state, place, work, group, whom) {
   const { run: number, y, bar } = place;
   const { runs, theme } = state;
   const at = (time) => xOf(state, time + shiftOf(state, number));
   const ends = group.map((wait) => wait.map((time) => Math.round(at(time))));
   context.lineWidth = FRAME;
-  context.strokeStyle = theme.alarm;
+  context.strokeStyle = context.fillStyle = theme.alarm;
+  const where = work ?? place;
+  const middles = ends.map(([from, to]) => (from + to) >> 1);
+  const [first, last] = [middles[0], middles.at(-1)];
+  const foot = where.y + where.bar - FRAME;
+  context.fillRect(first, foot, last - first, FRAME); // from the words to each wait that they count
+  if (work) for (const x of middles) context.fillRect(x - 1, foot, FRAME, y - foot);
   context.fillStyle = theme.alarm + PALE;
   for (const [from, to] of ends) {
     context.fillRect(from, y, to - from, bar);
@@ -95,9 +101,10 @@ function tellWaits(context, state, place, work, group, whom) {
   context.lineWidth = 1;
   const all = timeText(group.reduce((sum, [begin, end]) => sum + end - begin, 0));
   const room = work ? gapAt(runs[number], work.row, group[0][0] + 1).map(at) : ends[0];
-  const words = whom ? [`waits for ${whom}: ${all}`, all] : [all];
-  const middle = (ends[0][0] + ends.at(-1)[1]) / 2;
-  const where = work ?? place;
+  const isOne = group.length === 1;
+  const told = `${isOne ? "" : `${group.length} `}waits${whom ? ` for ${whom}` : ""}: ${all}`;
+  const words = [`${told} in all`, told, all].slice(isOne && 2 - Boolean(whom));
+  const middle = (first + last) / 2;
   writeBold(context, state, words, room, middle, where.y + where.bar / 2, [theme.alarm, theme.band]);
 }
 
@@ -123,7 +130,7 @@ function tellLater(context, state, { run: number, row, y, bar }, other) {
     context.lineWidth = 1;
     const long = timeText(to - from);
     const category = run.segmentCategory[lowerBound(run.segmentEnd, row.from, row.to, to)];
-    const words = [...(isFirst ? [`done ${long} later`, `${long} later`] : []), `+${long}`];
+    const words = [`done ${long} later`, `+${long}`].slice(!isFirst);
     const colours = [theme.onBar[category], theme.colours[category]];
     writeBold(context, state, words, [ends[0] + FRAME, ends[1] - FRAME], (ends[0] + ends[1]) / 2, y + bar / 2, colours);
     isFirst = false;
@@ -141,15 +148,17 @@ export function paintLate(context, state) {
     if (!late.length) return;
     const comers = late.map(({ row }) => row);
     const whom = `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)}`;
-    const heights = new Map(); // by time, of all rows that it ties
+    const top = Math.min(...late.map((place) => (workOf(place) ?? place).y));
     const told = [];
     context.textAlign = "center";
     for (const place of calls.filter(({ row }) => !ranks.includes(row.rank))) {
       const waits = waitsOf(state, number, place.row, comers);
       const work = workOf(place);
       const groups = work ? together(run, work, waits) : waits.map((wait) => [wait]);
+      context.fillStyle = state.theme.alarm;
       for (const [, end] of groups[0] ?? []) {
-        heights.set(end, [...(heights.get(end) ?? []), place.y, place.y + place.bar]);
+        const x = Math.round(xOf(state, end + shiftOf(state, number)));
+        context.fillRect(x - FRAME, Math.min(top, place.y), FRAME, Math.abs(top - place.y)); // to who ends it
       }
       told.push([place, work, groups]);
       if (!work) continue;
@@ -157,7 +166,6 @@ export function paintLate(context, state) {
       const [hidden] = hiddenWaits(run, place.row, comers, windowOf(state, number), least);
       if (hidden) paintHidden(context, state, place, hidden);
     }
-    for (const [time, ends] of heights) tie(context, state, xOf(state, time + shiftOf(state, number)), ends, late);
     for (const [place, work, groups] of told) {
       groups.forEach((group, k) => {
         tellWaits(context, state, place, work, group, !k && whom);
@@ -166,17 +174,4 @@ export function paintLate(context, state) {
     const other = told[0]?.[1];
     for (const work of late.map(workOf)) if (work && other) tellLater(context, state, work, other.row);
   });
-}
-
-/** A line from the late ranks' calls over those that wait for them. */
-function tie(context, { theme }, x, ends, late) {
-  const all = [...ends, ...late.map(({ y }) => y)];
-  const at = Math.round(x) + 0.5;
-  context.setLineDash([3, 2]);
-  context.strokeStyle = theme.ink;
-  context.beginPath();
-  context.moveTo(at, Math.min(...all));
-  context.lineTo(at, Math.max(...all));
-  context.stroke();
-  context.setLineDash([]);
 }

@@ -99,7 +99,7 @@ function movingTiles([run, other]) {
   const [[, before, bytes], [, after, theirs]] = both;
   if (!((after - before) / (other.window - run.window) > MOST)) return [];
   const who = `rank ${busiest}`;
-  const time = [`${who} moves bytes`, "busy", timesText([before, after])];
+  const time = [`${who} sends or receives`, "busy", timesText([before, after])];
   const sizes = both.map(([, , size]) => bytesText(size)).join(" → ");
   return bytes && theirs ? [[`in and out of ${who}`, "bytes", sizes], time] : [time];
 }
