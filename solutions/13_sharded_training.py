@@ -186,8 +186,8 @@ def shard_of(tensor: Tensor) -> Tensor:
 def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], None]:
     """Begin to gather the tensors from all ranks' shards; return a function that waits until the tensors are filled.
 
-    Use one collective. All tensors have the same dtype, and what is sent has it, too. A tensor may be a parameter that
-    autograd has seen. So write into ``tensor.data``, which autograd does not count as a change.
+    Use one collective. All tensors have the same dtype; convert shards of another one, so that what is sent has the
+    tensors'. A tensor may be a parameter that autograd has seen. So write into ``tensor.data``, which autograd does not count as a change.
 
     Args:
         shards: This rank's shard of each tensor.
@@ -327,8 +327,8 @@ labkit.answer("whole_first", 1.5)
 # Your step sends 3P: 2P for the all-reduce, P for the gather. One of these three P brings numbers that no rank ever
 # reads. Which one? Without it, a step sends as many bytes as DDP's.
 #
-# Memory goes down, too, if you do not wait until backward is over. `parameter.register_post_accumulate_grad_hook(hook)`
-# calls `hook(parameter)` as soon as its gradient is complete.
+# Memory goes down, too, if a gradient leaves as soon as it is complete. `parameter.register_post_accumulate_grad_hook(hook)`
+# calls `hook(parameter)` at that moment.
 #
 # ### Exercise [[scattered_gradients]]
 #
@@ -426,7 +426,7 @@ labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 # With ZeRO-1, Adam's two means shrink from 38.0 MB to 4.7 MB. Why does that save 27.4 MB, and not 33.2? A rank also
 # keeps its shards of parameters and gradients, *beside* the whole ones: 4.7 MB. And the peak is at another moment.
 # DDP's is in AdamW's update, which needs 19.0 MB for square roots. ZeRO-1's is in the gather, which needs a buffer of
-# 19.0 MB, and 1.0 MB to copy one tensor out of it. So 33.2 - 4.7 - 1.0 remain: 27.4, up to rounding.
+# 19.0 MB, and 1.0 MB to copy one tensor out of it. The two 19.0 cancel: 33.2 - 4.7 - 1.0 is 27.4, up to rounding.
 #
 # Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which saves 38
 # MB of communication buffers. DDP makes buckets of 19 MB for the first step, and new ones before the second. In
@@ -632,7 +632,8 @@ class Unit:
 class ShardedModule(nn.Module):
     """A module whose parameters are shards, except while their block computes.
 
-    * While block i computes, no other block is whole, and only block i + 1 (in backward, block i - 1) is being gathered.
+    * While block i computes, no other block is whole. The gather of block i + 1 (in backward, block i - 1) has begun,
+      and no other.
       Between forward and backward, only the last block may stay whole, because backward starts with it.
     * The gradients of a block leave with one reduce-scatter, which starts as soon as the last of them is complete.
     * Backward does not wait for the reduce-scatter that has just started. It may wait for the one started before that.
@@ -1020,7 +1021,7 @@ labkit.check("hybrid_shards", node_shard_of, start_node_gather, start_hybrid_sca
 # %% [markdown]
 # In torch, hybrid sharding needs a device mesh of two dimensions. `fully_shard` shards along the second one (inside a
 # node), and keeps equal copies along the first (across nodes). Here are two nodes of four GPUs, first as eight ranks in
-# a row, then as two times four (not with torch 2.11, whose `fully_shard` cannot run on virtual ranks):
+# a row, then as two times four (with torch 2.11 neither runs: its `fully_shard` cannot run on virtual ranks):
 
 
 # %% tags=["given"]
@@ -1120,7 +1121,7 @@ labkit.challenge("offload_plan", offload_plan)
 # ## Bonus: Saved on four ranks, loaded on six
 #
 # A **checkpoint** is often loaded on another number of ranks, where the old shards do not fit. So save what *one
-# process* would have saved: whole tensors in the parameters' shapes, under the parameters' numbers. That can be loaded
+# process* would have saved: whole tensors in the parameters' shapes, with each parameter's number as the key. That can be loaded
 # on any number of ranks, and into a plain optimizer, too.
 #
 # The format is PyTorch's. For a parameter of shape (5, 7) that was given first:
