@@ -548,17 +548,17 @@ labkit.answer("twice_the_ranks", "about as long")
 # %% [markdown] tags=["slide-only"]
 # ## Every rank sends less than 2B
 #
-# In a ring of N ranks, each sends of B = 100 MB:
+# To sum B = 100 MB, a rank of a ring sends:
 #
 # $$\frac{2(N-1)}{N}\,B$$
 #
-# | ranks N | rank 0's port | a ring's port |
+# | ranks N | rank 0 sends | each rank of a ring sends |
 # |---:|---:|---:|
-# | 2 | 200.0 MB | 100.0 MB |
-# | 8 | 1,400.0 MB | 175.0 MB |
-# | 1,024 | 204,600.0 MB | 199.8 MB |
+# | 2 | 100.0 MB | 100.0 MB |
+# | 8 | 700.0 MB | 175.0 MB |
+# | 1,024 | 102,300.0 MB | 199.8 MB |
 #
-# <!-- notes: For a gradient of 100 MB. Patarasuk and Yuan 2009: over messages between pairs, nothing needs less. -->
+# <!-- notes: Rank 0 is the one that all bytes pass through. It receives as much as it sends, first the one and then the other. A rank of a ring receives as much, too, but at the same time. Patarasuk and Yuan 2009: over messages between pairs, nothing needs less. -->
 
 # %% [markdown]
 # ## 7 A ring that is right, and slow
@@ -682,9 +682,9 @@ def ring_bytes(num_bytes: int, world_size: int) -> float:
 labkit.check("count_bytes", root_bytes, ring_bytes)
 
 # %%
-print("ranks   through rank 0   each rank of a ring sends")
+print("ranks   rank 0 sends   each rank of a ring sends")  # and each receives as much
 for world_size in (2, 4, 8, 64, 1024):
-    print(f"{world_size:5} {root_bytes(100, world_size):13} MB {ring_bytes(100, world_size):24.1f} MB")
+    print(f"{world_size:5} {root_bytes(100, world_size) // 2:11} MB {ring_bytes(100, world_size):24.1f} MB")
 
 # %% [markdown]
 # ## Bonus: What was really sent

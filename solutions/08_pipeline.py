@@ -589,11 +589,11 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # executor takes any sizes.
 
 # %% [markdown] tags=["slide-only"]
-# ## The same loss as torch's, for any sizes
+# ## Your loss is torch's if sizes are equal
 #
 # | | yours | torch's |
 # |---|---|---|
-# | microbatches | of any size | all alike |
+# | microbatches | of any size | all equal |
 # | buffers | as large as each one | as the first one |
 # | loss of a step | weighed by samples | plain mean |
 #

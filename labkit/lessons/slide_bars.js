@@ -137,7 +137,7 @@ class Drawing {
     }
     all.sort((one, other) => one.a - other.a);
     if (isPipeline(run)) {
-      all = merged(all.filter(({ category }) => category !== STILL));
+      all = merged(all.filter(({ category }) => category !== STILL)).filter(({ a, b }) => b - a > 3);
       all.push(...idleBetween(all, x(from), x(to)).map((each) => ({ ...each, y, high })));
       all.sort((one, other) => one.a - other.a);
     }

@@ -35,6 +35,16 @@ function spread(section, { parts, lowest, down, fits }) {
     largest(steps(0.95, 0.7, -0.05), style("--code", "em"), fits);
     largest(steps(2.1, 1.35, -0.15), style("--line-height", ""), fits);
   }
+  const calls = [...section.querySelectorAll(":scope.exercise li > code:first-child:has(+ br)")];
+  const isOneLine = (call) => call.offsetHeight < 3 * parseFloat(getComputedStyle(call).fontSize);
+  if (calls.length) largest(steps(1, 0.75, -0.05), style("--call", "em"), () => calls.every(isOneLine) && fits());
+  if (section.matches(".exercise")) {
+    largest(
+      steps(1.6, 1.35, -0.05),
+      (value) => (section.style.lineHeight = value),
+      () => down() <= lowest - 50,
+    );
+  }
   const kept = parts.at(-1).matches(".ask") ? 60 : 0;
   if (has("table")) largest(steps(40, 6, -2), style("--cell", "px"), () => down() <= lowest - kept);
 }
@@ -71,7 +81,7 @@ globalThis.grow = (section) => {
   }
   // What is then left is shared above and below.
   if (parts[1] && !section.querySelector(":scope > h1")) {
-    parts[1].style.marginTop = `${Math.max(0, lowest - down()) * 0.4}px`;
+    parts[1].style.marginTop = `${Math.max(0, lowest - down()) * (section.matches(".exercise") ? 0.5 : 0.4)}px`;
   }
 };
 

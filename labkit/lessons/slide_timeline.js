@@ -6,6 +6,7 @@ const ranks = globalThis.slideRanks;
 const LENGTHS = 42; // of how long a run took
 const GAP = 14; // between two ranks, and with arrows from one to the other
 const WIDE_GAP = 34;
+const STEP_GAP = 26; // with those of an enlarged step
 const MEMORY = 64; // of what a rank holds, under its bars
 const MOST_ARROWS = 16;
 const CROWDED = 14; // pixels of a bar, under which the first step is drawn again, enlarged
@@ -67,13 +68,12 @@ function memoryOf(drawing, run, { rank, y, high }, x, most) {
 }
 
 /** One run's ranks below each other, from `top` on. */
-function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasMemory, shown }) {
+function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasMemory, shown, gap = GAP }) {
   const run = drawing.state.runs[number];
   const tracks = ranks.tracksOf(
     run,
     shown.map(({ rank }) => rank),
   );
-  const gap = drawing.arrows.length ? WIDE_GAP : GAP;
   const places = placed(shown, top, high, { words: bars.NAMES + 2, gap });
   const most = Math.max(1, ...[...run.held.values()].map((held) => held.most));
   for (const { rank, y, high: each, more } of places) {
@@ -97,22 +97,32 @@ function movedIn(run, rank, event) {
   return [moved[0]?.[0] ?? run.start[event], moved.at(-1)?.[1] ?? run.end[event]];
 }
 
-/** Messages between ranks that are shown, where there are few: [from event, to event, from rank, to rank]. */
-function arrowsOf(drawing) {
-  const [run] = drawing.state.runs;
-  const shown = new Set(drawing.shown[0].map(({ rank }) => rank));
+/** A run's messages: [from event, to event, from rank, to rank]. */
+function messagesOf(run) {
   const rankOf = (event) => run.rows.find(({ first, last }) => event >= first && event < last)?.rank;
   const arrows = [];
   run.flow_from?.forEach((source, f) => arrows.push([source, run.flow_to[f], rankOf(source), rankOf(run.flow_to[f])]));
+  return arrows;
+}
+
+/** Messages between ranks that are shown, where there are few. */
+function arrowsOf(drawing) {
+  const shown = new Set(drawing.shown[0].map(({ rank }) => rank));
+  const arrows = messagesOf(drawing.state.runs[0]);
   const seen = arrows.filter(([, , one, other]) => one !== other && shown.has(one) && shown.has(other));
   return seen.length > MOST_ARROWS ? [] : seen;
 }
 
-function drawArrow(drawing, places, x, [source, target, from, to]) {
-  const { runs, theme } = drawing.state;
+/** A message's arrow, from when its sender begins to move it to when its receiver has it. */
+function drawMessage(drawing, places, x, [source, target, from, to]) {
+  const [run] = drawing.state.runs;
   const [one, other] = [from, to].map((rank) => places.find((place) => place.rank === rank));
   const [y1, y2] = other.y > one.y ? [one.y + one.high, other.y] : [one.y, other.y + other.high];
-  const [x1, x2] = [x(movedIn(runs[0], from, source)[0]), x(movedIn(runs[0], to, target)[1])];
+  drawArrow(drawing, [x(movedIn(run, from, source)[0]), y1], [x(movedIn(run, to, target)[1]), y2]);
+}
+
+function drawArrow(drawing, [x1, y1], [x2, y2]) {
+  const { theme } = drawing.state;
   const angle = Math.atan2(y2 - y1, x2 - x1);
   const sides = [2.6, -2.6].map((turn) => [x2 + 18 * Math.cos(angle + turn), y2 + 18 * Math.sin(angle + turn)]);
   const [a, b] = sides.map((side) => side.map((each) => each.toFixed(1)).join(" "));
@@ -168,9 +178,10 @@ function drawOne(drawing, hasMemory) {
   const names = namesOf(drawing);
   const x = scaleOf(0, run.span, names + 22, width - 6 - (hasMemory ? 130 : 0));
   drawing.arrows = arrowsOf(drawing);
-  const whole = { x, from: 0, to: run.span, left: 4, hasNames: true, hasMemory, shown: drawing.shown[0] };
+  const gap = drawing.arrows.length ? WIDE_GAP : GAP;
+  const whole = { x, from: 0, to: run.span, left: 4, hasNames: true, hasMemory, shown: drawing.shown[0], gap };
   const places = withKey(drawing, (top) => drawRun(drawing, 0, { ...whole, top, high: height - top - 62 }));
-  drawing.arrows.forEach((each) => drawArrow(drawing, places, x, each));
+  drawing.arrows.forEach((each) => drawMessage(drawing, places, x, each));
   drawAxis(drawing, run, x, height - 54);
 }
 
@@ -215,7 +226,8 @@ function drawTwo(drawing) {
       const [end, from, high] = [x(run.measured?.[1] ?? run.span), y + 46, each - (steps[number] ? 56 : 48)];
       if (number) drawing.add(bars.rectOf(0, y - 14, width, 2, `fill="${drawing.quiet}"`));
       drawing.add(bars.textOf(left, y + 32, run.name, bars.NAMES, `font-weight="650" fill="${drawing.ink}"`));
-      const whole = { top: from, high, x, from: 0, to: run.span, left, hasNames: true, shown: shown[number] };
+      const gap = steps[number] && isOneStepped ? STEP_GAP : GAP;
+      const whole = { top: from, high, x, from: 0, to: run.span, left, hasNames: true, shown: shown[number], gap };
       const places = drawRun(drawing, number, whole);
       drawing.add(
         bars.rectOf(end, from - 6, 3, places.at(-1).y + places.at(-1).high - from + 12, `fill="${drawing.ink}"`),
@@ -246,6 +258,7 @@ function nameSteps(drawing, run, count, places, x) {
 
 /** The first step of a run whose bars are too narrow to be told apart, as wide as there is room. */
 function enlarge(drawing, number, places, [begin, end, count], { x, from, top, high }) {
+  const run = drawing.state.runs[number];
   if (drawing.width - from < 420 || x(end) - x(begin) > 3 * CROWDED) return;
   const bottom = places.at(-1).y + places.at(-1).high;
   const near = scaleOf(begin, end, from, drawing.width - 6);
@@ -253,11 +266,24 @@ function enlarge(drawing, number, places, [begin, end, count], { x, from, top, h
   const words = `step 1 of ${count}, enlarged ${times} times`;
   drawing.add(bars.textOf(from, top - 14, words, bars.TICKS, `fill="${drawing.quiet}"`));
   const frame = `fill="none" stroke="${drawing.ink}" stroke-width="2"`;
-  drawRun(drawing, number, { top, high, x: near, from: begin, to: end, hasNames: false, shown: drawing.shown[number] });
+  const step = { top, high, x: near, from: begin, to: end, hasNames: false, shown: drawing.shown[number] };
+  drawRun(drawing, number, { ...step, gap: STEP_GAP });
+  handOn(drawing, run, places, { begin, end, x: near });
   drawing.add(bars.rectOf(x(begin), top - 4, x(end) - x(begin), bottom - top + 8, frame));
   drawing.add(
     ...[top - 4, bottom + 4].map((y) => `<path d="M${x(end)} ${y}L${from - 6} ${y}" ${frame} stroke-dasharray="6 6"/>`),
   );
+}
+
+/** One arrow for each rank of an enlarged step: from its send to the receive of the next, which may not be shown. */
+function handOn(drawing, run, places, { begin, end, x }) {
+  for (const [source, target, from, to] of messagesOf(run)) {
+    const at = places.findIndex(({ rank }) => rank === from);
+    if (at < 0 || run.start[source] < begin || run.start[source] >= end || to !== from + 1) continue;
+    const y = places[at].y + places[at].high;
+    const [sent, received] = [x(movedIn(run, from, source)[1]), x(movedIn(run, to, target)[0])];
+    drawArrow(drawing, [sent - STEP_GAP, y], [received + STEP_GAP, y + STEP_GAP]);
+  }
 }
 
 /** A timeline's drawing for a slide, as SVG of this size. */

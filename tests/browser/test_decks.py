@@ -334,6 +334,9 @@ STEPS = """() => {
 }"""
 
 
+HEADS = "section.present .hall-timeline path[d$=Z]"  # of arrows
+
+
 def at_answer(page: Any, question: str) -> None:
     """Go to the slide that answers a question."""
     page.wait_for_function("window.Reveal && Reveal.isReady()")
@@ -358,6 +361,8 @@ def test_three_ranks_of_a_ring_show_their_steps_in_all_their_colours_and_the_fir
     words = opened.locator("section.present .hall-timeline text").all_text_contents()
     assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 7", "rank 0", "rank 1", "rank 2"]
     assert words.count("add") == words.count("receive") == 4 and "5 more alike" in words  # once in the key
+    arrows = opened.evaluate(f"[...document.querySelectorAll(`{HEADS}[fill='${{{state}.theme.arrow}}']`)].length")
+    assert arrows == 3  # in the enlarged step each rank hands on what it sends
 
 
 @pytest.mark.in_turn
@@ -388,3 +393,7 @@ def test_a_pipelines_timeline_has_the_words_of_its_schedules(opened: Any, folder
     assert counts == {"0": 6, "B0": 5, "idle": 10, "waits": 0, "forward": 1, "backward": 1}
     assert [each for each in words if each.startswith(("stage", "rank"))] == [f"stage {stage}" for stage in range(4)]
     assert "5 s" in words and "23.7 s" in words
+    state = "document.querySelector('section.present .labkit-timeline').labkit.state"
+    sends = f"{state}.theme.colours[{state}.runs[0].categories.findIndex(([name]) => name === 'send')]"
+    bars = f"section.present .hall-timeline rect[fill='{opened.evaluate(sends)}']"
+    assert not opened.locator(bars).count()  # a send of two pixels would be a line beside a backward

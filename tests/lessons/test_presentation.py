@@ -222,7 +222,7 @@ def test_numbers_in_a_deck_s_tables_are_those_of_its_formulas(ring: tuple[Lesson
     for row in _cells(ring[1], "Every rank sends less than 2B"):
         ranks = int(row[0].replace(",", ""))
         root, own = (float(cell.removesuffix(" MB").replace(",", "")) for cell in row[1:])
-        assert root == 2 * (ranks - 1) * 100 and own == round(200 * (ranks - 1) / ranks, 1) < 200
+        assert root == (ranks - 1) * 100 and own == round(200 * (ranks - 1) / ranks, 1) < 200
     lesson = load(SOLUTIONS / "08_pipeline.py")
     slides = lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "08_pipeline.ipynb"))
     bubbles = _cells(slides, "More microbatches, a smaller bubble")

@@ -66,6 +66,13 @@ def test_the_factory_opens_at_the_whole_step_whose_squares_its_title_counts() ->
     assert all(bottom < each.y and each.y + each.height < story.height for each in key)
 
 
+@pytest.mark.parametrize("num_microbatches", [1, 6, 8])
+def test_the_factory_s_letters_do_not_touch_the_edges_of_their_squares(num_microbatches: int) -> None:
+    last = _MAKERS["factory"](num_stages=4, num_microbatches=num_microbatches).frames[-1]
+    drawn = [each for each in last.shapes if isinstance(each, Box) and each.fill in ("forward", "backward")]
+    assert all(each.width - 0.64 * each.size * len(each.words) > 4.5 for each in drawn)
+
+
 def test_a_single_microbatch_is_no_gpipe() -> None:
     assert _MAKERS["factory"](num_stages=3, num_microbatches=1).title.startswith("One batch: ")
 

@@ -19,7 +19,9 @@ _ROWS = 148
 """Pixels of all stages' rows below the stations."""
 _KEY, _LETTERS = 34, 19
 """Of the whole step: its key's height, and the size of its letters, which a room reads."""
-_LEFT, _LEFT_WHOLE, _HELD = 78, 100, 92
+_LEFT, _LEFT_WHOLE, _HELD = 78, 96, 90
+_DIGIT, _AROUND = 0.64, 5
+"""How wide a digit is, as a part of its letters' size, and the pixels that stay free beside it."""
 
 
 def pipeline_factory(num_stages: int = 4, num_microbatches: int = 6, schedule: str = "gpipe") -> Story:
@@ -102,7 +104,7 @@ def _whole(placed: Schedule, turns: int) -> Frame:
 
 def _key(y: float) -> list[Shape]:
     """Return what colours, letters and stripes of a whole step mean, its squares from `y` on."""
-    entries = ((0, "0", "forward: 1 turn"), (222, "B0", "backward: 2 turns"), (470, "", "idle"))
+    entries = ((0, "0", "forward: 1 turn"), (222, "B0", "backward: 2 turns"), (482, "", "idle"))
     shapes: list[Shape] = []
     for x, letters, words in entries:
         fill = {"0": "forward", "B0": "backward"}.get(letters, "none")
@@ -127,6 +129,7 @@ def _row(
         left: Where the first turn begins.
     """
     is_whole = left != _LEFT
+    letters = round(min(_LETTERS, (wide - _AROUND) / _DIGIT)) if is_whole else 12
     shapes: list[Shape] = [Box("", left, top, until * wide, line - 3, edge="line", hatched=True)]
     for each in placed.stages[stage]:
         end = min(each.end, until)
@@ -134,7 +137,7 @@ def _row(
             fill = "forward" if each.op.kind == "F" else "backward"
             x, long = left + each.start * wide, (end - each.start) * wide
             words = f"B{each.op.microbatch}" if is_whole and fill == "backward" else str(each.op.microbatch)
-            shapes.append(Box("", x, top, long, line - 3, fill, words, _LETTERS if is_whole else 12, edge="ground"))
+            shapes.append(Box("", x, top, long, line - 3, fill, words, letters, edge="ground"))
     return shapes
 
 

@@ -7,40 +7,46 @@ import { ticks } from "../figure/units.js";
 import { ended } from "./operations.js";
 
 const HIGH = 300; // pixels of the picture, before the slide enlarges it
-const [HEAD, FOOT, APART] = [25, 30, 6];
+const HEAD = 25;
+const FOOT = 30;
+const APART = 6;
 const LEFT = 68;
-const HELD = 30; // right of the rows
+const HELD = 38; // right of the rows
 const DIGIT = 0.64; // of a size, how wide a digit is
 const AROUND = 2; // and what is free around letters
 const SIZES = [20, 18, 16, 14, 13.3]; // of the letters in operations: 37 to 24 pixels on the slide
-const WORDS = 18;
-const [AHEAD, BACK] = [hue("forward"), hue("backward")];
+const LARGE = SIZES.slice(0, 2);
+const AHEAD = hue("forward");
+const BACK = hue("backward");
 
-const sized = (pixels, more = "") => ({ style: `font-size:${pixels}px;${more}` });
+const sized = (pixels, more = "") => ({ style: `font-size:${pixels}px;${more}` }); // all others: slide_figures.css
+const BOLD = sized(18, "font-weight:650");
 
 const named = ([kind, microbatch]) => `${kind}${microbatch}`;
-const plain = ([, microbatch]) => String(microbatch);
+const brief = ([kind, microbatch]) => (/F|B/.test(kind) ? "" : kind) + microbatch; // which half has no other sign
 const NOTHING = { words: () => "", size: 0 };
 
-/** What operations of these kinds say and how large: the first of the ways for which nine in ten have room. */
+/** What operations of these kinds say: the first of these ways and sizes for which nine in ten have room. */
 function saidIn(all, kinds, ways) {
   const own = all.flatMap((laid) =>
     laid.stages
       .flat()
       .flatMap(([given, from, to]) => (kinds.includes(given[0]) ? [[given, laid.x(to) - laid.x(from)]] : [])),
   );
-  const each = ways.flatMap((words) => SIZES.map((size) => ({ words, size })));
+  const each = ways.flatMap(([words, sizes]) => sizes.map((size) => ({ words, size })));
   const fits = ({ words, size }) =>
     own.filter(([given, wide]) => wide > DIGIT * size * words(given).length + AROUND).length > 0.9 * own.length;
   return each.find(fits) ?? NOTHING;
 }
 
-/** A microbatch's number, with a B before it in a backward, so that print in grey tells them apart; or in none. */
+/** A microbatch's number, in a backward with a B before it where that leaves it large; or nothing in any. */
 function namesOf(all) {
-  const [forward, backward] = [saidIn(all, "F", [plain]), saidIn(all, "BIW", [named])];
-  const size = Math.min(forward.size, backward.size); // of letters that are read against each other
-  if (!size) return { forward: NOTHING, backward: NOTHING };
-  return { forward: { ...forward, size }, backward: { ...backward, size } };
+  const forward = saidIn(all, "F", [[brief, SIZES]]);
+  const backward = saidIn(all, "BIW", [
+    [named, LARGE],
+    [brief, SIZES],
+  ]);
+  return forward.size * backward.size ? { forward, backward } : { forward: NOTHING, backward: NOTHING };
 }
 
 /** One operation. */
@@ -61,40 +67,24 @@ function bar(laid, s, at, { y, tall, names, now }) {
   return faint(start > now, cell);
 }
 
-/** How many microbatches a stage holds at most. */
-function heldBy(peak, x, y, tall) {
-  const number = Number(peak.toPrecision(3));
-  return text(x, y + tall / 2 + 6.5, number, "end", { ...sized(WORDS, "font-weight:650"), "data-peak": peak });
-}
-
 /** What colours and letters mean. */
 function keyOf(x, y, names) {
   const entry = (at, words, fill, letter) =>
     rect(at, y - 14, 24, 18, { fill, class: "edge" }) +
-    (letter ? text(at + 12, y, letter, "middle", sized(14, ink(fill).style)) : "") +
-    text(at + 30, y, words, "", sized(16));
-  const isLettered = names.backward !== NOTHING;
+    text(at + 12, y, letter, "middle", sized(14, ink(fill).style)) +
+    text(at + 30, y, words, "");
   return (
-    entry(x, "forward", AHEAD, isLettered && "0") +
-    entry(x + 104, "backward", BACK, isLettered && "B0") +
-    entry(x + 222, "idle", "url(#lk-idle0)")
+    entry(x, "forward", AHEAD, names.forward.words(["F", 0])) +
+    entry(x + 104, "backward", BACK, names.backward.words(["B", 0])) +
+    entry(x + 222, "idle", "url(#lk-idle0)", "")
   );
-}
-
-/** The line under all of them, what it counts at its left. */
-function axisOf(x, y, end, { placed, unit }) {
-  const marks = ticks(end, 6).map((tick) => {
-    return text(x(tick), y + 20, tick ? unit(tick) : 0, "middle", sized(16));
-  });
-  const name = text(0, y + 20, placed ? "time" : "turns", "", sized(16));
-  return name + line(x(0), y, x(end), y) + marks.join("");
 }
 
 /** How long a schedule takes and how much of that its stages are idle, beside its name. */
 function headOf(laid, y) {
   const end = laid.unit(ended(laid.stages));
   const facts = `${end}${laid.placed ? "" : " turns"}, idle ${Math.round(100 * laid.bubble)} %`;
-  const hook = { ...sized(WORDS, "font-weight:650"), "data-bubble": laid.bubble.toFixed(6) };
+  const hook = { ...BOLD, "data-bubble": laid.bubble.toFixed(6) };
   return text(0, y, `${laid.name}${laid.edited ? ", edited" : ""}: ${facts}`, "", hook);
 }
 
@@ -102,29 +92,31 @@ function headOf(laid, y) {
 export function hallPicture(all, scene, defined) {
   const { width, now } = scene;
   const end = most(all.map(({ reach }) => reach));
-  const right = width - HELD - 10;
+  const right = width - HELD;
   const shown = all.map((laid) => ({ ...laid, x: (time) => LEFT + (time / end) * (right - LEFT) }));
   const names = namesOf(shown);
   const rows = shown.reduce((sum, { p }) => sum + p, 0);
   const room = HIGH - FOOT - (shown.length + 1) * HEAD - (shown.length - 1) * APART;
   const pitch = Math.min(room / rows, 50);
   const tall = pitch - 3;
-  let svg = defined + keyOf(0, 17, names) + text(width - 4, 17, "holds at most", "end", sized(16));
+  let svg = defined + keyOf(0, 17, names) + text(width - 4, 17, "holds at most", "end");
   let y = HEAD;
   shown.forEach((laid, which) => {
     if (which) y += APART;
     svg += headOf(laid, y + 18);
     y += HEAD;
     laid.stages.forEach((row, s) => {
-      svg += text(0, y + tall / 2 + 6, `stage ${s}`, "", sized(16));
+      svg += text(0, y + tall / 2 + 6, `stage ${s}`, "");
       svg += rect(laid.x(0), y, laid.x(ended(laid.stages)) - laid.x(0), tall, { fill: "url(#lk-idle0)" });
       svg += row.map((_, k) => bar(laid, s, k, { y, tall, names, now })).join("");
-      svg += heldBy(laid.peaks[s], width - 4, y, tall);
+      const peak = laid.peaks[s]; // microbatches that it holds at most
+      svg += text(width - 4, y + tall / 2 + 6.5, +peak.toPrecision(3), "end", { ...BOLD, "data-peak": peak });
       y += pitch;
     });
     if (now < Infinity) svg += line(laid.x(now), y - laid.p * pitch, laid.x(now), y, "now");
   });
-  const [last] = shown.slice(-1);
-  svg += axisOf(last.x, y + 2, end, last);
+  const { x, placed, unit } = shown.at(-1);
+  svg += text(0, y + 20, placed ? "time" : "turns", "") + line(x(0), y, x(end), y);
+  for (const tick of ticks(end, 6)) svg += text(x(tick), y + 20, tick ? unit(tick) : 0, "middle");
   return { svg: tag("g", { class: "hall" }, svg), height: y + FOOT };
 }
