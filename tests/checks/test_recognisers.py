@@ -26,6 +26,7 @@ OTHERWISE = {
     ("bucketed_ddp", "unpacks row by row"): "it passes; what it costs is told afterwards",
     ("bucketed_ddp", "keeps a copy of each gradient"): "it passes; what it costs is told afterwards",
     ("drop_in_all_reduce", "group not passed on"): "a rank outside the group comes first where no message is lost",
+    ("halving_doubling", "an error for odd numbers alone"): "the sweep names it",
     ("halving_doubling", "halves taken for equal"): "Gloo's own words tell it",
     ("ring_attention", "all keys at once"): "it passes; what it costs is told afterwards",
     ("ring_sum", "one rank after the other sends"): "the sweep names it",
