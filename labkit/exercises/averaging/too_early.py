@@ -113,6 +113,14 @@ def _looks_into_a_missing_gradient(case: Case, got: Got, wire: Wire) -> bool:
     )
 
 
+def _none_at_the_end(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether finish_gradient_synchronization itself met a gradient that is None, and not to copy into it."""
+    if not marks.says("NoneType")(case, got, wire) or not isinstance(got, Failure) or "copy_" in got.message:
+        return False
+    last = got.detail.rstrip().rpartition("\n")[2]
+    return "in finish_gradient_synchronization" in last and ".grad" in last
+
+
 def _says_of_a_list(*words: str) -> Seen:
     """Return a test: a failure with these words in a line that looks a tensor up in a list."""
     lookups = (" in self.", " not in ", ".index(", " == ", ".remove(", ".count(")
@@ -181,6 +189,13 @@ SHUFFLED = Mistake(
     "The numbers are the means, and some are in other parameters' gradients: cut the flat tensor in the order in which "
     "the gradients were packed.",
     seen=_shuffled,
+)
+NONE_AT_THE_END = Mistake(
+    "a frozen parameter has no gradient",
+    "A grad is None in finish_gradient_synchronization: that of a frozen parameter (requires_grad=False), which gets "
+    "no gradient and keeps None. Go through the parameters that require one.",
+    seen=_none_at_the_end,
+    certain=True,
 )
 NO_GRADIENT_YET = Mistake(
     "a hook before the gradient is written",
