@@ -31,6 +31,12 @@ def touched(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, tuple) and 0 in _steps_touched(case, wire)
 
 
+def _autograd_reads(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether something read a tensor on its way at no line of Python: autograd, after a hook returned it."""
+    read = wire.problems_of("read_before_wait")
+    return touched(case, got, wire) and any("at a line that is not known" in problem.text for problem in read)
+
+
 def touched_later(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether tensors of later steps were, and none of the first."""
     steps = _steps_touched(case, wire)
@@ -139,6 +145,13 @@ TOUCHED = Mistake(
     "From all_reduce(async_op=True) until wait() on its handle has returned, the tensor belongs to the network: what "
     "is read or written there then may be the old numbers or the new. Divide before the call, or after wait().",
     seen=touched,
+)
+RETURNED_EARLY = Mistake(
+    "autograd read it on its way",
+    "Autograd, no line of yours, read a gradient while its all_reduce was on its way. register_hook calls before "
+    "parameter.grad is written, and what the hook returns is copied there at once, wait() or not. What you need is "
+    "register_post_accumulate_grad_hook, which calls when parameter.grad is complete.",
+    seen=_autograd_reads,
 )
 COPIED_EARLY = Mistake(
     "copied back too early",

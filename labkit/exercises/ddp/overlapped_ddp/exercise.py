@@ -42,6 +42,7 @@ MISTAKES = (
     *AT_FIRST,
     too_early.EVERY_FORWARD,
     too_early.STALE,
+    too_early.RETURNED_EARLY,
     too_early.TOUCHED,
     *NUMBERS,
     ONE_GO,
