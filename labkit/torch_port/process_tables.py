@@ -6,6 +6,7 @@ loaded yet is none that anybody has changed.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from copy import copy
@@ -102,6 +103,14 @@ function does for torch.compile."""
 
 _deterministic: Callable[[], bool] = torch._C._get_deterministic_algorithms
 
+
+def _set_deterministic(on: bool) -> None:
+    """Set it as torch's own function does, which takes a second to import what torch.compile reads if nobody has."""
+    torch._C._set_deterministic_algorithms(on)
+    if (config := sys.modules.get("torch._inductor.config")) is not None:
+        config.deterministic = on  # type: ignore[attr-defined]
+
+
 _SWITCHES = (
     ("_get_flash_sdp_enabled", "_set_sdp_use_flash", True),
     ("_get_mem_efficient_sdp_enabled", "_set_sdp_use_mem_efficient", True),
@@ -117,7 +126,7 @@ _SWITCHES = (
 FLAGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any], Any], ...] = (
     (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     (float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
-    (_deterministic, torch.use_deterministic_algorithms, False),
+    (_deterministic, _set_deterministic, False),
     (torch.is_anomaly_enabled, torch.set_anomaly_enabled, False),
     *((getattr(torch._C, get), getattr(torch._C, put), fresh) for get, put, fresh in _SWITCHES),
 )
@@ -133,6 +142,7 @@ def _reach(module: str, path: str) -> object:
 
 NEEDED: dict[str, Callable[[], object]] = {
     "torch._C._get_float32_matmul_precision": lambda: torch._C._get_float32_matmul_precision,
+    "torch._C._set_deterministic_algorithms": lambda: torch._C._set_deterministic_algorithms,
     "torch._C._get_deterministic_algorithms": lambda: torch._C._get_deterministic_algorithms,
     **{f"torch._C.{name}": partial(_reach, "torch", f"_C.{name}") for pair in _SWITCHES for name in pair[:2]},
     **{f"{module}.{path}": partial(_reach, module, path) for module, path, _ in (*TABLES, *OF_DEVICES)},

@@ -11,6 +11,7 @@ from tests.checks.wrong_answers import wrong_answers
 
 BY_CHANCE = {
     ("overlapped_ddp", "changed while it was on its way"),
+    ("overlapped_ddp", "autograd read it on its way"),
     ("overlapped_ddp", "touched before wait() returned"),
     ("bucketed_ddp", "divided on its way"),
 }

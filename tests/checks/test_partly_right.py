@@ -64,6 +64,39 @@ def test_a_virtual_rank_sees_that_a_tensor_was_divided_before_the_result_came(ca
     assert "3 times what it should be" in verdict.message
 
 
+SENT_FROM_A_TENSOR_S_HOOK = """
+class OverlappedDDP(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        broadcast_module(module)
+        self.module, self.handles = module, []
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                parameter.register_hook(self.on_gradient)
+
+    def forward(self, *args, **kwargs):
+        return self.module(*args, **kwargs)
+
+    def finish_gradient_synchronization(self):
+        for handle in self.handles:
+            handle.wait()
+        self.handles.clear()
+
+    def on_gradient(self, gradient):
+        mean = gradient / dist.get_world_size()
+        self.handles.append(dist.all_reduce(mean, async_op=True))
+        return mean
+"""
+
+
+@pytest.mark.in_turn
+def test_a_virtual_rank_sees_that_autograd_took_what_a_hook_returned_too_early(case: Case) -> None:
+    functions = functions_for(OVERLAPPED, namespace(extra=SENT_FROM_A_TENSOR_S_HOOK, number="04"))
+    verdict = judge(OVERLAPPED, case, *brought(OVERLAPPED, functions, case))
+    assert verdict.mistake == "autograd read it on its way"
+    assert "register_post_accumulate_grad_hook" in verdict.hint
+
+
 DIVIDED_ON_ITS_WAY = """
 class BucketedDDP(BucketedDDP):
     def on_gradient(self, parameter):

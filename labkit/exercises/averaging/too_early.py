@@ -31,6 +31,12 @@ def touched(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, tuple) and 0 in _steps_touched(case, wire)
 
 
+def _autograd_reads(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether something read a tensor on its way at no line of Python: autograd, after a hook returned it."""
+    read = wire.problems_of("read_before_wait")
+    return touched(case, got, wire) and any("at a line that is not known" in problem.text for problem in read)
+
+
 def touched_later(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether tensors of later steps were, and none of the first."""
     steps = _steps_touched(case, wire)
@@ -113,6 +119,14 @@ def _looks_into_a_missing_gradient(case: Case, got: Got, wire: Wire) -> bool:
     )
 
 
+def _none_at_the_end(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether finish_gradient_synchronization itself met a gradient that is None, and not to copy into it."""
+    if not marks.says("NoneType")(case, got, wire) or not isinstance(got, Failure) or "copy_" in got.message:
+        return False
+    last = got.detail.rstrip().rpartition("\n")[2]
+    return "in finish_gradient_synchronization" in last and ".grad" in last
+
+
 def _says_of_a_list(*words: str) -> Seen:
     """Return a test: a failure with these words in a line that looks a tensor up in a list."""
     lookups = (" in self.", " not in ", ".index(", " == ", ".remove(", ".count(")
@@ -131,6 +145,13 @@ TOUCHED = Mistake(
     "From all_reduce(async_op=True) until wait() on its handle has returned, the tensor belongs to the network: what "
     "is read or written there then may be the old numbers or the new. Divide before the call, or after wait().",
     seen=touched,
+)
+RETURNED_EARLY = Mistake(
+    "autograd read it on its way",
+    "Autograd, no line of yours, read a gradient while its all_reduce was on its way. register_hook calls before "
+    "parameter.grad is written, and what the hook returns is copied there at once, wait() or not. What you need is "
+    "register_post_accumulate_grad_hook, which calls when parameter.grad is complete.",
+    seen=_autograd_reads,
 )
 COPIED_EARLY = Mistake(
     "copied back too early",
@@ -181,6 +202,13 @@ SHUFFLED = Mistake(
     "The numbers are the means, and some are in other parameters' gradients: cut the flat tensor in the order in which "
     "the gradients were packed.",
     seen=_shuffled,
+)
+NONE_AT_THE_END = Mistake(
+    "a frozen parameter has no gradient",
+    "A grad is None in finish_gradient_synchronization: that of a frozen parameter (requires_grad=False), which gets "
+    "no gradient and keeps None. Go through the parameters that require one.",
+    seen=_none_at_the_end,
+    certain=True,
 )
 NO_GRADIENT_YET = Mistake(
     "a hook before the gradient is written",

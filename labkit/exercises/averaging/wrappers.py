@@ -7,7 +7,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Got
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake
 from labkit.checks.tensor_values import at, close
 from labkit.checks.wire import Wire
@@ -106,6 +106,21 @@ def travels_quietly(case: Case, got: Got, wire: Wire) -> bool:
     )
 
 
+def some_wait_in_broadcast(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether some ranks wait in a broadcast that others have not called, and nobody waits in an all_reduce."""
+    if not isinstance(got, Failure) or not marks.hangs(case, got, wire):
+        return False
+    waiting = {wait.rank: wait.operation for wait in got.waits}
+    return {"broadcast"} < set(waiting.values()) and "all_reduce" not in waiting.values()
+
+
+ROOT_ALONE = Mistake(
+    "a broadcast that not every rank calls",
+    "Some ranks call a broadcast that others do not. Every rank calls it, for each tensor: src=0 says whose numbers go "
+    "out, and the others take theirs from the same call.",
+    seen=some_wait_in_broadcast,
+    certain=True,
+)
 EQUAL_LATER = Mistake(
     "broadcast in a step",
     "After construction the ranks hold different models, and equal ones only once the module has run: broadcast rank "

@@ -179,6 +179,13 @@ _ALL_BUFFERS, _NO_BUFFERS, _OTHERS_BUFFERS, _SHARED, _ELSEWHERE, _CHANGED, _AGAI
     "not on its device", "the module changed", "one module for several replicas",
 )  # fmt: skip
 
+
+def _lacks_a_name(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a replica that came back failed on a name that is not there."""
+    lacks = isinstance(got, Failure) and got.error == "AttributeError" and "object has no attribute" in got.message
+    return lacks and isinstance(got, Failure) and " in replicate" not in got.detail
+
+
 EXERCISE = declared(
     id="replicate",
     functions=("replicate",),
@@ -208,6 +215,10 @@ EXERCISE = declared(
                 "The replicas are in another mode than the module, training or evaluation: BatchNorm and Dropout "
                 "compute otherwise there. A deep copy keeps the module's mode."),
         Mistake(NOTHING, "Return the list of replicas: print shows a value, return hands it back."),
+        Mistake("a replica lacks a name",
+                "A replica lacks an attribute that the given module has. A parameter that is None (a layer without a "
+                "bias) has a name too, and so has every buffer; copy.deepcopy(module, memo) copies all of them.",
+                seen=_lacks_a_name, certain=True),
         Mistake(WRONG_LENGTH, "Return one replica for each device, also where a device occurs several times."),
         Mistake(_DETACHED,
                 "No gradient arrives in the module: the replicas hold new parameters, with nothing between them and "

@@ -206,3 +206,17 @@ WRONG.changed(
     ("tensor.to(device, copy=number > 0)", "tensor.clone() if number > 0 else tensor"),
     ("copy.deepcopy(module, memo)", "copy.deepcopy(module, memo).to(device)"),
 )
+WRONG.wrong(
+    "parameters that are None are left out",
+    "a replica lacks a name",
+    """
+def replicate(module, devices):
+    replicas = [module]
+    for device in devices[1:]:
+        replica = copy.copy(module)
+        parameters = {name: each for name, each in module._parameters.items() if each is not None}
+        replica._parameters = {name: each.to(device, copy=True) for name, each in parameters.items()}
+        replicas.append(replica)
+    return replicas
+""",
+)

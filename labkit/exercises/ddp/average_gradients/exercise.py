@@ -147,6 +147,12 @@ def _mean_not_kept(case: Case, got: Got, wire: Wire) -> bool:
     return bool(wrong) and all(came is None for came in wrong) and len(wrong) < len(pairs)
 
 
+def _empty_for_zeros(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether NaN came: in this check that is what a tensor of torch.empty holds."""
+    pairs = [pair for rank in _gradients_of_ranks(case, got) for pair in rank.values()]
+    return any(isinstance(came, Tensor) and bool(came.isnan().any()) for came, _ in pairs)
+
+
 def _biases_left_out(case: Case, got: Got, wire: Wire) -> bool:
     wrong = names_of(case, got, "gradients", averaged(case)) - set(marks.SPARE)
     model = models_of(case)[0]
@@ -272,6 +278,9 @@ MISTAKES = (
     Mistake("the mean was not kept",
             "A rank without a gradient still has none: the zeros were sent, but the mean came back into a separate "
             "tensor. Make that tensor parameter.grad.", seen=_mean_not_kept),
+    Mistake("memory as it was for zeros",
+            "torch.empty and empty_like take memory with what it held before (in this check NaN, so that it shows). "
+            "A rank without a gradient contributes zeros: torch.zeros_like(parameter).", seen=_empty_for_zeros),
     Mistake("zeros of another type",
             "The zeros have another dtype, shape or device than the parameter: torch.zeros(shape) is float32 on "
             "the CPU. torch.zeros_like(parameter) is like the parameter in all three.",

@@ -241,3 +241,6 @@ WRONG.changed(
     "a step for the optimizer",
     ("(dist.get_world_size())\n", "(dist.get_world_size())\n        parameter.data.sub_(parameter.grad)\n"),
 )
+WRONG.changed(
+    "empty_like", "memory as it was for zeros", ("torch.zeros_like(parameter)", "torch.empty_like(parameter)")
+)

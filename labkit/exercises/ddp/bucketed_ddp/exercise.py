@@ -107,6 +107,7 @@ MISTAKES = (
             seen=_none_in_a_lambda,
             certain=True),
     marks.NO_HANDLE,
+    too_early.NONE_AT_THE_END,
     Mistake("packed too early",
             "A bucket was packed before all its gradients were ready: count down the bucket of the parameter whose "
             "hook was called, and pack at zero. If the first step went well, its counts were not reset.",

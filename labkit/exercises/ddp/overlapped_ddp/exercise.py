@@ -15,6 +15,7 @@ from labkit.exercises.averaging.wrappers import (
     FIRST_STEP,
     NUMBERS,
     ONE_GO,
+    ROOT_ALONE,
     left_behind,
 )
 from labkit.exercises.ddp.overlapped_ddp.driver import drive
@@ -41,6 +42,7 @@ MISTAKES = (
     *AT_FIRST,
     too_early.EVERY_FORWARD,
     too_early.STALE,
+    too_early.RETURNED_EARLY,
     too_early.TOUCHED,
     *NUMBERS,
     ONE_GO,
@@ -51,9 +53,11 @@ MISTAKES = (
         seen=left_behind,
     ),
     marks.NO_HANDLE,
+    too_early.NONE_AT_THE_END,
     too_early.NO_GRADIENT_YET,
     marks.AFTER_BACKWARD,
     marks.IN_FLIGHT,
+    ROOT_ALONE,
     marks.BRANCH,
     marks.BLOCKING,
 )

@@ -285,3 +285,19 @@ WRONG.changed(
         ("        broadcast_module(self.module)\n        return self.module(*args, **kwargs)"),
     ),
 )
+WRONG.changed(
+    "divides all at the end",
+    "a frozen parameter has no gradient",
+    ("        parameter.grad.div_(dist.get_world_size())\n", ""),
+    (
+        "        self.handles.clear()",
+        "        self.handles.clear()\n"
+        "        for parameter in self.module.parameters():\n"
+        "            parameter.grad /= dist.get_world_size()",
+    ),
+)
+WRONG.changed(
+    "rank 0 alone broadcasts",
+    "a broadcast that not every rank calls",
+    ("        broadcast_module(module)", "        if dist.get_rank() == 0:\n            broadcast_module(module)"),
+)

@@ -20,7 +20,7 @@ from labkit.exercises.averaging.gradient_marks import times
 from labkit.exercises.averaging.replay import expected, models_of
 from labkit.exercises.averaging.stretches import MARKS, labels, stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, wrong_training
-from labkit.exercises.averaging.wrappers import PASSES, SENT_QUIETLY, left_behind, not_all_copied_back
+from labkit.exercises.averaging.wrappers import PASSES, ROOT_ALONE, SENT_QUIETLY, left_behind, not_all_copied_back
 from labkit.exercises.ddp_for_real_models.mini_ddp.driver import drive
 from labkit.words import join
 
@@ -334,6 +334,7 @@ MISTAKES = (
             "Ranks that did not use a parameter make an all_reduce that the others do not make. No call may depend on "
             "what a rank itself used: let the flags travel with the bucket, on every rank.",
             seen=_calls_more_where_unused, certain=True),
+    ROOT_ALONE,
     Mistake("an unused parameter stops everything",
             "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Launch "
             "what has not left in finish_gradient_synchronization, with zeros, on every rank: also where a rank used "

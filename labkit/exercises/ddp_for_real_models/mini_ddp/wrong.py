@@ -315,3 +315,8 @@ WRONG.changed(
         "    def pack(self)",
     ),
 )
+WRONG.changed(
+    "rank 0 alone broadcasts",
+    "a broadcast that not every rank calls",
+    ("        if self.training:", "        if self.training and dist.get_rank() == 0:"),
+)

@@ -47,7 +47,8 @@ def _trained(case: Case, rule: str = "active") -> tuple[int, dict[str, Value]]:
         rule: "active" divides by the ranks that still have data, "world" by all, "twice" by the one and the other,
             "shortest" stops with the first that has none, "last" takes a rank's last batch again and divides by all,
             "last of those" by the ranks that still have data, "again" begins anew instead, "backwards" takes the last
-            batch first, "samples" weighs each rank by the samples of its batch, "kept" never clears a gradient.
+            batch first, "samples" weighs each rank by the samples of its batch, "kept" never clears a gradient, "wrong
+            way" multiplies the mean over all by the share of ranks that have data.
     """
     (model,) = models_of(case)[:1]
     xs = [tensors(inputs, "x") for inputs in case.inputs]
@@ -62,7 +63,8 @@ def _trained(case: Case, rule: str = "active") -> tuple[int, dict[str, Value]]:
         weights = {rank: len(xs[rank][place]) if rule == "samples" else 1 for rank, place in places.items()}
         for rank, place in places.items():
             torch.autograd.backward(weights[rank] * loss_of(model(xs[rank][place]), ys[rank][place]))
-        divisors = {"world": case.world_size, "last": case.world_size, "twice": data * case.world_size}
+        size = case.world_size
+        divisors = {"world": size, "last": size, "twice": data * size, "wrong way": size * size / data}
         _descend(model, divisors.get(rule, sum(weights.values()) if rule == "samples" else data))
         before = data
     return steps, state_of(model)
@@ -82,7 +84,7 @@ def _clear(model: HardModel, kept: float) -> None:
 
 
 @torch.no_grad()
-def _descend(model: HardModel, divisor: int) -> None:
+def _descend(model: HardModel, divisor: float) -> None:
     for parameter in model.parameters():
         if parameter.grad is not None:
             parameter.sub_(0.1 * parameter.grad / divisor)
@@ -126,6 +128,15 @@ def _not_equal(case: Case, got: Got, wire: Wire) -> bool:
         return False
     ends: list[Any] = [values.get("end") for values in got]
     return any(not close(end.get(name), value) for end in ends[1:] for name, value in ends[0].items())
+
+
+def _each_alone(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether every rank ends with what its own batches alone make of rank 0's model."""
+    if not isinstance(got, tuple) or case.world_size == 1:
+        return False
+    begun = case.inputs[0]["seed"]
+    alone = [Case(case.name, 1, ({**inputs, "seed": begun},)) for inputs in case.inputs]
+    return all(_all_end_with((values,), _trained(each)[1]) for values, each in zip(got, alone, strict=True))
 
 
 def _all_end_with(got: Got, model: Mapping[str, Value], *tolerance: float) -> bool:
@@ -174,6 +185,9 @@ MISTAKES = (
     Mistake("divided by all ranks as well",
             "The gradients were divided twice, by the ranks that have a batch and by all ranks: "
             "finish_gradient_synchronization already divides by all N, which must be made good.", seen=_as_if("twice")),
+    Mistake("scaled the wrong way",
+            "The mean over all N ranks was made smaller where ranks have no data: their zeros are in it, so it is too "
+            "small. Multiply by N and divide by the number of ranks that have a batch.", seen=_as_if("wrong way")),
     Mistake("gradients of earlier steps",
             "Gradients of earlier steps are still in parameter.grad: each step begins with optimizer.zero_grad(), on "
             "every rank.", seen=_as_if("kept")),
@@ -191,6 +205,9 @@ MISTAKES = (
             "The loop did not end on every rank. Either a rank that ran out of data returned early, or skipped a call "
             "that the others make: until nobody has data, every rank must make the same calls in every step. Or no "
             "rank ever runs out: each step takes another batch.", seen=marks.hangs),
+    Mistake("steps with its own gradient",
+            "Each rank has trained on its own batches alone: optimizer.step() used gradients that were no mean yet, or "
+            "never became one. It comes after ddp.finish_gradient_synchronization().", seen=_each_alone),
     Mistake("the ranks end with different models",
             "The ranks do not end with the same model: a rank without data must take the same optimizer step, "
             "with the same gradients.",

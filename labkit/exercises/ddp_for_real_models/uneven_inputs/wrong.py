@@ -177,3 +177,17 @@ WRONG.changed(
     "a step without a batch",
     ("        if active == 0:", "        if active == 0 and steps:"),
 )
+uneven(
+    "steps before it averages",
+    "steps with its own gradient",
+    (
+        "        ddp.finish_gradient_synchronization()\n",
+        "        optimizer.step()\n        ddp.finish_gradient_synchronization()\n",
+    ),
+    ("        optimizer.step()\n        steps += 1", "        steps += 1"),
+)
+uneven(
+    "scales the wrong way",
+    "scaled the wrong way",
+    ("dist.get_world_size() / active.item()", "active.item() / dist.get_world_size()"),
+)

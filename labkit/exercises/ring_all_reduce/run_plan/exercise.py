@@ -197,6 +197,19 @@ def _one_too_many(case: Case, failure: Failure, wire: Wire) -> bool:
     return waits_in(failure, "recv") and _travelled(case, wire)
 
 
+def _looks_up_too_early(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether what a Reduce looked up was not there, on a rank whose plan has one before its Recv."""
+    if failure.error not in ("KeyError", "UnboundLocalError") or failure.rank is None or 0 in sizes_of(case):
+        return False
+    met: set[tuple[int, int]] = set()
+    for record in plan_of(case, failure.rank):
+        at = (record["step"], record["chunk"])
+        if record["kind"] == "Reduce" and at not in met:
+            return True
+        met |= {at} if record["kind"] == "Recv" else set()
+    return False
+
+
 def _leaves_a_step_out(case: Case, failure: Failure, wire: Wire) -> bool:
     """Return whether ranks wait for ever where a chunk is empty: a plan without one has passed before."""
     return hangs(failure) and 0 in sizes_of(case) and bool(wire.messages)
@@ -309,8 +322,9 @@ EXERCISE = declared(
                     "Two messages of a step landed in the same buffer, and the second replaced the first: each Recv "
                     "that is reduced needs a buffer of its own; the others can receive straight into their chunks."),
         sum_mistake(_BEFORE,
-                    "A Reduce that stands before its Recv in the plan, or not right behind it, was left out: the "
-                    "records of a step may stand in any order. Look at all records of the step, and act after that."),
+                    "A Reduce may stand before its Recv in the plan, or not right behind it: the records of a step "
+                    "may stand in any order. Look at all records of the step, and act after that.",
+                    failed=_looks_up_too_early, certain=True),
         sum_mistake(_NOTHING, "No message was sent: a P2POp only describes one, dist.batch_isend_irecv posts them."),
         sum_mistake(_NOT_IN_PLACE,
                     "Messages arrived, but the chunks did not change: write into them (chunk.copy_(incoming), chunk "

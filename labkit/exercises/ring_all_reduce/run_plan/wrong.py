@@ -33,6 +33,12 @@ _POST = """
         for work in dist.batch_isend_irecv(ops) if ops else []:
             work.wait()
 """
+
+
+def _posted(name: str, mistake: str, then: str) -> None:
+    wrong(name, mistake, _run(_POST + then))
+
+
 _COMBINED = """
         for chunk, data in incoming.items():
             if chunk in reduced:
@@ -40,27 +46,21 @@ _COMBINED = """
             else:
                 chunks[chunk].copy_(data)
 """
-wrong(
+_posted(
     "always adds",
     "always adds",
-    _run(
-        _POST
-        + """
+    """
         for chunk, data in incoming.items():
             chunks[chunk] += data
-"""
-    ),
+""",
 )
-wrong(
+_posted(
     "never adds",
     "never adds",
-    _run(
-        _POST
-        + """
+    """
         for chunk, data in incoming.items():
             chunks[chunk].copy_(data)
-"""
-    ),
+""",
 )
 wrong(
     "receives into the chunk and adds it to itself",
@@ -87,16 +87,13 @@ wrong(
             chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
 """),
 )
-wrong(
+_posted(
     "puts new tensors into the list",
     "chunks not changed in place",
-    _run(
-        _POST
-        + """
+    """
         for chunk, data in incoming.items():
             chunks[chunk] = chunks[chunk] + data if chunk in reduced else data
-"""
-    ),
+""",
 )
 wrong(
     "peers as global ranks",
@@ -134,27 +131,21 @@ wrong(
 """),
 )
 
-wrong(
+_posted(
     "adds whatever combine is",
     "combine ignored",
-    _run(
-        _POST
-        + """
+    """
         for chunk, data in incoming.items():
             chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
-"""
-    ),
+""",
 )
-wrong(
+_posted(
     "no Reduce changed its chunk",
     "no Reduce changed its chunk",
-    _run(
-        _POST
-        + """
+    """
         for chunk, data in incoming.items():
             combine(chunks[chunk], data) if chunk in reduced else chunks[chunk].copy_(data)
-"""
-    ),
+""",
 )
 WRONG.changed(
     "reduces after the last step",
@@ -172,16 +163,8 @@ wrong(
         + _COMBINED
     ),
 )
-wrong(
-    "sends messages of empty chunks",
-    "empty messages",
-    _run(_POST + _COMBINED, kept=""),
-)
-wrong(
-    "posts an empty batch",
-    "empty batch",
-    _run(_POST.replace(" if ops else []", "") + _COMBINED),
-)
+wrong("sends messages of empty chunks", "empty messages", _run(_POST + _COMBINED, kept=""))
+wrong("posts an empty batch", "empty batch", _run(_POST.replace(" if ops else []", "") + _COMBINED))
 wrong(
     "group forgotten",
     "group ranks taken for global ranks",
@@ -192,11 +175,7 @@ wrong(
     "buffer of another type",
     _run(_POST.replace("torch.empty_like(chunks[r.chunk])", "torch.empty(chunks[r.chunk].numel())") + _COMBINED),
 )
-wrong(
-    "never waits",
-    "not waited for",
-    _run(_POST.replace("            work.wait()", "            pass") + _COMBINED),
-)
+wrong("never waits", "not waited for", _run(_POST.replace("            work.wait()", "            pass") + _COMBINED))
 wrong(
     "posts one by one and never waits",
     "not waited for",
@@ -373,16 +352,13 @@ _PAIRS = """reduced = {
         }"""
 WRONG.changed("a Reduce after its Recv only", "a Reduce before its Recv", (_REDUCED, _SEEN))
 WRONG.changed("a Reduce right behind its Recv only", "a Reduce before its Recv", (_REDUCED, _PAIRS))
-wrong(
+_posted(
     "copies what combine returns",
     "combine without out",
-    _run(
-        _POST
-        + """
+    """
         for chunk, data in incoming.items():
             chunks[chunk].copy_(combine(chunks[chunk], data) if chunk in reduced else data)
-"""
-    ),
+""",
 )
 wrong(
     "one dict for all steps",
@@ -402,4 +378,21 @@ wrong(
     "waits for the last message alone",
     "not waited for",
     _run(_POST.replace(_WAITED, _POSTED + "        for work in works[-1:]:\n            work.wait()\n") + _COMBINED),
+)
+wrong(
+    "looks up what arrives before it has posted it",
+    "a Reduce before its Recv",
+    _run(
+        _POST.replace(
+            "        for r in records:\n",
+            "        here = []\n        for r in records:\n            if isinstance(r, Reduce):\n"
+            "                here.append((r.chunk, incoming.pop(r.chunk)))\n",
+        )
+        + """
+        for chunk, data in here:
+            combine(chunks[chunk], data, out=chunks[chunk])
+        for chunk, data in incoming.items():
+            chunks[chunk].copy_(data)
+"""
+    ),
 )

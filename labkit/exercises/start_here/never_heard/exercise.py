@@ -69,6 +69,12 @@ def _heard_nothing(case: Case, place: int) -> Value:
     return cast(Value, found) or None
 
 
+def _sent_nothing(case: Case, place: int) -> Value:
+    messages = _lists(case)[place]
+    found = sorted({m["dst"] for m in messages} - {m["src"] for m in messages})
+    return cast(Value, found) or None
+
+
 def _several_lost(case: Case, place: int) -> Value:
     lost = [m["src"] for m in _lists(case)[place] if m["received"] is None]
     return sorted({src for src in lost if lost.count(src) > 1})
@@ -163,6 +169,9 @@ EXERCISE = answers(
         Mistake("those who received nothing",
                 "You return the ranks that received none of the messages to them; return those that sent one which "
                 "nobody received.", {"answers": _heard_nothing}),
+        Mistake("those who sent nothing",
+                "You return the ranks that sent no message. Who was never heard sent one, and nobody received it: look "
+                "at received, not at who is no src.", {"answers": _sent_nothing}),
         Mistake("places in the list",
                 "You return where the lost messages stand in the list; return who sent them, message.src.",
                 {"answers": _indices}),

@@ -103,3 +103,8 @@ wrong(
     "the first alone",
     "for message in messages:\n    if message.received is None:\n        return [message.src]\nreturn []",
 )
+wrong(
+    "who sent nothing",
+    "those who sent nothing",
+    "sent = {m.src for m in messages}\nreturn sorted({m.dst for m in messages} - sent)",
+)
