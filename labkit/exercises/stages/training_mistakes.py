@@ -188,8 +188,8 @@ NOT_FOLLOWED = Mistake(
 )
 KEPT = Mistake(
     "keeps what it no longer needs",
-    "Outputs are kept after their backward: take them out of their dictionary, left.pop(m), and send "
-    "left[m].detach(), without the graph. Else 1F1B holds as much as GPipe.",
+    "Outputs or their graphs are kept after backward: take them out of their dictionary, left.pop(m), send "
+    "left[m].detach(), and add up losses detached. Else 1F1B holds as much as GPipe.",
 )
 NOT_CONTIGUOUS = Mistake(
     "not contiguous",
