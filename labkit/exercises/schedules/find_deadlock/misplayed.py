@@ -35,6 +35,12 @@ def of_any_kind(stage: int, record: str, posted: Posted) -> bool:
     )
 
 
+def of_any_stage(stage: int, record: str, posted: Posted) -> bool:
+    """Return whether a partner's kind and microbatch have been posted, by whichever stage."""
+    kind, number = _cut(record)
+    return any(each == f"{_PARTNERS[kind]}{number}" for _, each in posted)
+
+
 def stuck(texts: Sequence[str], matches: Matches = the_partner, posts_anyway: Iterable[str] = ()) -> dict[int, str]:
     """Return each stage that gets stuck, and its record, in short.
 

@@ -70,3 +70,5 @@ def one_f_one_b(stage, num_stages, num_microbatches):
         if m + ahead < num_microbatches:
             yield Forward(m + ahead)
 """)  # fmt: skip
+changed("limits P, not P - s", "a warm-up below 0",
+        ("min(num_stages - stage, num_microbatches)", "min(num_stages, num_microbatches) - stage"))  # fmt: skip
