@@ -208,3 +208,8 @@ changed("adds up losses with their graphs", "keeps what it no longer needs",
         ("total = left[m].detach() if total is None else total + left[m].detach()",
          "total = left[m] if total is None else total + left[m]"),
         ("    return total", "    return None if total is None else total.detach()"))  # fmt: skip
+changed(
+    "backward of an output alone",
+    "backward without a gradient",
+    ("torch.autograd.backward(left.pop(m), gradients.pop(m, None))", "left.pop(m).backward()"),
+)
