@@ -158,10 +158,11 @@ _FINISHED, _FIRST, _LAST, _BOTH_DONE, _SINGLY, _FORGOTTEN, _MICROBATCH, _TOO_SOO
     "done only with its partner", "a batch posted one by one", "what was posted is forgotten",
     "a partner of another microbatch", "one round is not enough",
 )  # fmt: skip
-_ANYBODY = "a partner of another pair of stages"
+_ANYBODY, _AHEAD = "a partner of another pair of stages", "posted before its stage gets there"
 _KIND, _ANYWAY, _CHANGED = "a partner of another kind", "posted with nothing to send", "the schedules changed"
 _OTHER_RULES: dict[str, Callable[[Sequence[str]], dict[int, str]]] = {
     _ANYBODY: lambda texts: stuck(texts, matches=of_any_stage),
+    _AHEAD: lambda texts: stuck(texts, ahead=True),
     _KIND: lambda texts: stuck(texts, matches=of_any_kind),
     _ANYWAY: lambda texts: stuck(texts, posts_anyway=("s", "sg")),
 }
@@ -256,6 +257,9 @@ EXERCISE = declared(
         Mistake(_ANYBODY,
                 "A message was done by one that other stages exchange. The partner stands on stage record.peer and "
                 "names this stage as its peer; kind and microbatch alone do not make a partner."),
+        Mistake(_AHEAD,
+                "A message was done by a partner that its stage never gets to. Only what stands in a step where a "
+                "stage has arrived is posted, not all that its schedule holds."),
         Mistake(_ANYWAY,
                 "A Send before its Forward, or a SendGrad before its Backward, was posted. It has nothing to send, so "
                 "it is never posted, and the other side waits for it."),

@@ -94,3 +94,6 @@ changed("takes the records out", "the schedules changed",
     waiting = [stage"""))  # fmt: skip
 changed("a partner of any stage", "a partner of another pair of stages",
         (PARTNER, "any(type(r) is partner[type(record)] and r.microbatch == record.microbatch for _, r in posted)"))  # fmt: skip
+POSTED = "posted: set[tuple[int, Record]] = set()"
+changed("all messages from the start", "posted before its stage gets there",
+        (POSTED, POSTED.replace("set()", "{(s, r) for s, each in enumerate(schedules) for r in each}")))  # fmt: skip

@@ -12,6 +12,7 @@ from labkit.exercises.schedules.one_f_one_b.driver import drive
 from labkit.exercises.schedules.writing import NOTHING, finding, late, order_case, structure
 from labkit.exercises.stages.orders import (
     LEFT_OUT,
+    NO_ORDERS,
     NO_SUCH_WORK,
     NO_WORK,
     NOT_A_LIST,
@@ -33,6 +34,7 @@ _ANOTHER = "a warm-up of another length"
 _BEYOND = "a forward with every backward"
 _FROM_ONE = "microbatches numbered from 1"
 _BELOW = "a warm-up below 0"
+_EVERY_STAGE = "the lists of all stages"
 
 
 def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
@@ -57,6 +59,9 @@ def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
 
 
 def _of_form(found: Finding, orders: list[Any], count: int) -> str:
+    inner = [each for order in orders if isinstance(order, list) for each in order]
+    if found.mistake == NO_ORDERS and inner and all(isinstance(each, str) and each[0] == "[" for each in inner):
+        return _EVERY_STAGE if len(inner) == len(orders) ** 2 else NO_ORDERS
     every = [record for order in orders if isinstance(order, list) for record in order if isinstance(record, dict)]
     firsts = [order[0] for order in orders if isinstance(order, list) and order]
     if found.mistake == NO_WORK and all(record == {"kind": "Forward", "microbatch": 1} for record in firsts):
@@ -127,6 +132,8 @@ EXERCISE = declared(
     mistakes=(
         Mistake(NOTHING, "The function must return the list."),
         NOT_A_LIST,
+        Mistake(_EVERY_STAGE, "The function is asked about one stage: return this stage's own list of records, not a "
+                "list with the lists of all stages."),
         NO_SUCH_WORK,
         WORK_TWICE,
         WORK_LEFT_OUT,

@@ -72,3 +72,4 @@ def one_f_one_b(stage, num_stages, num_microbatches):
 """)  # fmt: skip
 changed("limits P, not P - s", "a warm-up below 0",
         ("min(num_stages - stage, num_microbatches)", "min(num_stages, num_microbatches) - stage"))  # fmt: skip
+changed("every stage's list", "the lists of all stages", ("    return order", "    return [order] * num_stages"))
