@@ -91,7 +91,9 @@ def findings(case: Case, got: tuple[Values, ...], look: Callable[[Compressed], I
         if not bool(one.unpacked.isfinite().all()):
             zero = not bool(one.gradient.any())
             given = "a gradient of zeros" if zero else "finite numbers"
-            message = f"{one.name} turned {given} into numbers that are not finite."
+            at = tuple((~one.unpacked.isfinite()).nonzero()[0].tolist())
+            such = f"{float(one.gradient[at]):g} came back as {float(one.unpacked[at]):g}"
+            message = f"{one.name} turned {given} into numbers that are not finite: {such}."
             yield Finding("zero over zero" if zero else "infinite", message)
         yield from look(one)
 

@@ -20,7 +20,7 @@ class Stage(nn.Module):
         events: "F" for each call of forward, "B0" when the output of the first call was gone through backward, ...
         sizes: Samples of each call of forward.
         wanted_gradient: For each call of forward, whether its input needed a gradient.
-        most_held: The most outputs that were alive after a call of forward.
+        most_held: The most outputs that were alive after a call of forward, themselves or in a graph.
         shared_room: Whether something received came in the memory of what had not gone backward yet.
     """
 
@@ -63,9 +63,14 @@ class Stage(nn.Module):
         out = nn.functional.linear(hidden, second, self._optional("second_bias"))
         if self._transposed:
             out = out.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+        def gone_through(gradient: Tensor) -> None:
+            self._note_backward(number)
+
         if out.requires_grad:
-            out.register_hook(lambda gradient: self._note_backward(number))  # type: ignore[no-untyped-call]
-        self._outputs = [held for held in self._outputs if held() is not None] + [weakref.ref(out)]
+            out.register_hook(gone_through)  # type: ignore[no-untyped-call]
+        kept = weakref.ref(gone_through) if out.requires_grad else weakref.ref(out)  # a graph keeps its hooks alive
+        self._outputs = [held for held in self._outputs if held() is not None] + [kept]
         self.most_held = max(self.most_held, len(self._outputs))
         return out
 

@@ -186,10 +186,16 @@ NOT_FOLLOWED = Mistake(
     "Forwards and backwards did not run in the schedule's order. That order keeps all stages busy and the memory "
     "small: go through the records one by one.",
 )
+NO_GRADIENT = Mistake(
+    "backward without a gradient",
+    "Only one number begins a backward by itself: the loss, on the last stage. On every other stage an output needs "
+    "the gradient that came for it: torch.autograd.backward(left, gradient).",
+    says=("grad can be implicitly created",),
+)
 KEPT = Mistake(
     "keeps what it no longer needs",
-    "Outputs are kept after their backward: take them out of their dictionary, left.pop(m), and send "
-    "left[m].detach(), without the graph. Else 1F1B holds as much as GPipe.",
+    "Outputs or their graphs are kept after backward: take them out of their dictionary, left.pop(m), send "
+    "left[m].detach(), and add up losses detached. Else 1F1B holds as much as GPipe.",
 )
 NOT_CONTIGUOUS = Mistake(
     "not contiguous",

@@ -26,6 +26,7 @@ _ONE_FOR_ALL, _FOR_ONE_COMPRESSOR = "one residual for all keys", "made for one c
 _ALL_SENT, _ROUND_TRIP = "0 where anything was sent", "of another packet"
 _OTHERS_LOST, _SHARED = "residuals of other keys are lost", "the packet is changed in place"
 _ITSELF, _PARTS = "the gradient itself, with no residual yet", "parts taken for values and places"
+_UNLIKE = "a residual of another shape or dtype"
 _ONLY_OLD, _ADDED, _BEFORE = "only the residual is sent", "what was sent is added", "the residual stays as it was"
 
 
@@ -84,8 +85,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if not near(back, right.back):
             yield wrong_value(_wrong_packet(case, right, back, last), f"{where}: what was unpacked", back, right.back)
         kept = came["residual"]
-        if not isinstance(kept, Tensor) or kept.shape != right.after.shape or kept.dtype != right.after.dtype:
-            yield Finding("no residual under the key", f"{where}: residuals[key] is not a tensor like the gradient.")
+        if not isinstance(kept, Tensor):
+            yield Finding("no residual under the key", f"{where}: residuals[key] is not a tensor.")
+        elif kept.shape != right.after.shape or kept.dtype != right.after.dtype:
+            is_, should = (f"{tuple(each.shape)} of {each.dtype}" for each in (kept, right.after))
+            yield Finding(_UNLIKE, f"{where}: residuals[key] is {is_}, the gradient {should}.", should, is_)
         elif not near(kept, right.after):
             yield wrong_value(_wrong_residual(case, right, kept), f"{where}: the residual", kept, right.after)
         last = right.after
@@ -211,8 +215,11 @@ EXERCISE = declared(
                 "Compress once, and keep that packet: random-k draws other places in the next call, and the "
                 "residual would not belong to what is sent."),
         Mistake("no residual under the key",
-                "When compress returns, self.residuals[key] holds the residual, a tensor of the gradient's shape and "
-                "dtype. decompress also unpacks other ranks' packets, so it is too late there."),
+                "When compress returns, self.residuals[key] holds the residual. decompress also unpacks other ranks' "
+                "packets, so it is too late there."),
+        Mistake(_UNLIKE,
+                "The residual keeps the gradient's shape and dtype, as corrected minus what was sent has them. "
+                "torch.zeros(shape) is float32 whatever the gradient is: torch.zeros_like(gradient) is not."),
     ),
     visible=(
         feedback_case("one key, four steps", 641, [(None, (2, 3))] * 4),

@@ -108,7 +108,11 @@ changed(
         f"        key, corrected = self.pending\n        {KEPT}\n        return {UNPACKED}",
     ),
 )
-changed("in float32", "no residual under the key", (KEPT, f"self.residuals[key] = (corrected - {UNPACKED}).float()"))
+changed(
+    "in float32",
+    "a residual of another shape or dtype",
+    (KEPT, f"self.residuals[key] = (corrected - {UNPACKED}).float()"),
+)
 changed(
     "a residual for each shape",
     "one residual for all keys",
@@ -144,7 +148,7 @@ changed(
 )
 changed(
     "a flat residual",
-    "no residual under the key",
+    "a residual of another shape or dtype",
     (CORRECTED, CORRECTED.replace("self.residuals[key] if", "self.residuals[key].view_as(gradient) if")),
     (KEPT, f"self.residuals[key] = (corrected - {UNPACKED}).flatten()"),
 )
@@ -164,4 +168,9 @@ changed(
 )
 changed(
     "remembers under keys that are true", "no memory", ("if key in self.residuals", "if key and key in self.residuals")
+)
+changed(
+    "room of torch.zeros",
+    "a residual of another shape or dtype",
+    (KEPT, f"self.residuals[key] = torch.zeros(gradient.shape).copy_(corrected - {UNPACKED})"),
 )

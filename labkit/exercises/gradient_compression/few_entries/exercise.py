@@ -152,7 +152,9 @@ def _other_number(one: Compressed, there: Tensor, count: int) -> str:
         twice = int(there.sum()) < count == one.parts[0].numel()
         return "a place drawn twice" if twice else "another number of entries"
     of_rows = there.reshape(-1, there.shape[-1]).sum(-1)
-    if there.dim() > 1 and bool((of_rows == of_rows[0]).all()):
+    by_rows = one.gradient.abs().topk(min(count, there.shape[-1])).indices  # taken for places in the flat gradient
+    took_them = there.flatten().nonzero()[:, 0].tolist() == sorted(set(by_rows.flatten().tolist()))
+    if there.dim() > 1 and (took_them or bool((of_rows == of_rows[0]).all())):
         return _ROWS
     sizes = one.gradient.abs()
     border = sizes.flatten().topk(count).values[-1]
@@ -274,7 +276,7 @@ EXERCISE = declared(
                 "rounds down."),
         Mistake(_ORDER, "A packet's first part holds the kept values; the indices, or the seed, come second."),
         Mistake(_SEED_KIND, "The second part of a RandomK's packet is its seed, an int64 tensor of one entry."),
-        Mistake(_ROWS, "The largest of each row were kept: choose among all entries, in the flat gradient."),
+        Mistake(_ROWS, "topk looked at each row by itself: choose among all entries, in the flat gradient."),
         Mistake(_NOT_ZERO, "The kept entries are right; all others come back as 0: begin with torch.zeros."),
         Mistake(_BLOCK, "The entries stand beside each other: draw each by lot, as torch.randperm does."),
         Mistake(_OTHER_SEED,

@@ -221,3 +221,12 @@ changed(
     ("flat.numel())], seed), gradient", "flat.numel())], self.places(seed, flat.numel())), gradient"),
 )
 changed("values in float32", "values of another dtype", ("Packet((flat[places],", "Packet((flat[places].float(),"))
+changed(
+    "takes the places in rows for flat ones",
+    "the largest of each row",
+    (
+        PLACES,
+        "count = min(gradient.shape[-1], num_kept(self.ratio, flat.numel()))\n"
+        "        places = gradient.abs().topk(count).indices.flatten()",
+    ),
+)

@@ -214,7 +214,9 @@ EXERCISE = declared(
         Mistake("the first part only", "wire_bytes counts the first part only; all parts travel."),
         Mistake("bytes of the gradient",
                 "wire_bytes counts the gradient, from packet.shape; what travels are the parts."),
-        Mistake("infinite", "float16 ends at 65504: clamp the gradient to torch.finfo(dtype).max before the cast."),
+        Mistake("infinite",
+                "float16 ends at 65504 and at -65504: clamp the gradient on both sides, to torch.finfo(dtype).max and "
+                "minus that, before the cast."),
         Mistake("zero over zero",
                 "A gradient of zeros has the scale 0, and 0 / 0 is not a number: keep the scale above 0."),
         Mistake("nothing is cast", "The packet has the gradient's own dtype: cast it to self.dtype in compress."),

@@ -77,7 +77,7 @@ EXERCISE = declared(
                 "then() calls."),
         Mistake("does not wait for the answer",
                 "Having a future is not having an answer: .wait() returns when one comes, and raises if none does. "
-                "Wait inside try."),
+                "Wait inside try, and return only where nothing was raised."),
         Mistake("returns the answer", "Return the index in replicas of the one that answered, not its answer."),
         Mistake("stops at the first replica",
                 "When a replica fails, the next one is asked: catch the RuntimeError around push and wait, both."),

@@ -270,8 +270,9 @@ EXERCISE = declared(
                 "Each worker took a step with its own gradients, and the layers were averaged after it. That is "
                 "another step where an optimizer keeps state: average the gradients first.", seen=_as_if(own_steps)),
         Mistake("layers not averaged",
-                "The layers differ between ranks: the gradients were not reduced over the "
-                "workers before the step.", seen=_as_if(alone)),
+                "The layers differ between ranks: each stepped with its own gradients. All-reduce every p.grad before "
+                "the step. What was reduced in a copy, such as a torch.cat of them, does not reach p.grad: copy it "
+                "back.", seen=_as_if(alone)),
         Mistake("the mean loss of all workers",
                 "The loss that is returned is the mean over all workers; return that of this worker's own samples.",
                 seen=_as_if(lambda case: train(case, shared=True))),

@@ -138,3 +138,13 @@ changed("zeros for a frozen parameter", "a frozen parameter has a gradient",
 changed("pulls each key once", "one row for each distinct key",
         ("pull(keys.flatten()).detach", "pull(keys.flatten().unique()).detach"))  # fmt: skip
 changed("half of the rows", "other gradients", ("rows.grad / num_workers)", "rows.grad / num_workers / 1.7)"))
+changed(
+    "reduces a flat copy",
+    "layers not averaged",
+    (
+        "    for parameter in model.parameters():\n        if parameter.grad is not None:\n"
+        "            dist.all_reduce(parameter.grad, group=group)\n            parameter.grad /= num_workers\n",
+        "    flat = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])\n"
+        "    dist.all_reduce(flat, group=group)\n    flat /= num_workers\n",
+    ),
+)

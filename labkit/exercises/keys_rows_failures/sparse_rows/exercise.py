@@ -317,6 +317,10 @@ EXERCISE = declared(
         Mistake("sums in another type",
                 "The sums must have the type of the gradients: gradients.new_zeros(...) in place of torch.zeros(...).",
                 says=("same scalar type",), certain=True),
+        Mistake("as many sums as positions",
+                "A mask over the distinct keys meets rows of another number. There is one row and one sum for each "
+                "distinct key, not for each position in keys: make room for len(distinct) of them.",
+                says=("The shape of the mask",), certain=True),
         Mistake("rows in another type",
                 "The rows keep the type in which the servers hold them: make room with first.new_empty(...), or with "
                 "dtype=first.dtype.", says=("destination dtypes match",), certain=True),

@@ -77,3 +77,8 @@ changed("pulls each key by itself", "a call for every key", ("        number: se
         ("    for number, answer in answers.items():\n        rows[home == number] = answer\n", "    for key, answer in answers.items():\n        rows[wanted == key] = answer\n"))  # fmt: skip
 changed("starts each when the last has answered", "one server after the other", ("    calls = [\n        server.rpc_async().push(different[home == number], sums[home == number])\n        for number, server in enumerate(servers)\n        if (home == number).any()\n    ]\n    for call in calls:\n        call.wait()\n",
         "    for number, server in enumerate(servers):\n        if (home == number).any():\n            server.rpc_async().push(different[home == number], sums[home == number]).wait()\n"))  # fmt: skip
+changed(
+    "room like the gradients",
+    "as many sums as positions",
+    ("gradients.new_zeros(len(different), gradients.shape[1])", "torch.zeros_like(gradients)"),
+)

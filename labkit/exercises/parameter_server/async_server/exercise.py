@@ -58,6 +58,18 @@ def _drops_stale(case: Case) -> Course:
     return Course(plain.answers, plain.updates, tuple(changes))
 
 
+def _refuses_stale(case: Case) -> Course:
+    """Return what happens where a gradient of an older version changes nothing, and the version stays."""
+    script, version = script_of(case), 0
+    answers, changes = [], []
+    for number, step in enumerate(script):
+        fresh = step["version"] == version
+        version += fresh
+        answers.append(((number, version),))
+        changes += [step["gradient"]] * fresh
+    return Course(tuple(answers), course(case).updates, tuple(changes))
+
+
 def _divided(case: Case) -> Course:
     return course(case, lambda case, number: 1 / workers_of(case))
 
@@ -130,8 +142,9 @@ EXERCISE = Kind("AsyncServer", course, answers_run_free=True).exercise(
                 "Each gradient is divided by the number of workers. Here each is applied as it is: the learning rate "
                 "is chosen for that.", seen=as_if(_divided)),
         Mistake("stale gradients are dropped",
-                "Gradients of older versions were not applied. An asynchronous server applies all of them.",
-                seen=as_if(_drops_stale)),
+                "Gradients of older versions were not applied. An asynchronous server applies all of them, and each "
+                "makes a version.",
+                seen=as_if(_drops_stale, _refuses_stale)),
         Mistake("stale gradients are scaled down",
                 "Gradients are divided by their staleness plus one. That is a good idea, and another exercise.",
                 seen=as_if(lambda case: course(case, _by_staleness))),

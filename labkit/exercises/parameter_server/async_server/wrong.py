@@ -74,3 +74,11 @@ changed(
         "            future = Future()\n            future.set_result((self.version, self.weight.clone()))\n            return future",
     ),
 )
+changed(
+    "refuses old ones",
+    "stale gradients are dropped",
+    (
+        STEP + "\n            self.version += 1\n",
+        "if version == self.version:\n                " + STEP + "\n                self.version += 1\n",
+    ),
+)

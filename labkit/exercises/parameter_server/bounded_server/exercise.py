@@ -131,6 +131,14 @@ def _by_staleness(script: Script, at: int, now: int, count: int, bound: int) -> 
     return bool(sum(step["op"] == "push" for step in script[:at]) - script[at]["version"] <= bound)
 
 
+def _stale_now(script: Script, at: int, now: int, count: int, bound: int) -> bool:
+    """Return whether bound versions at most were made since the one that was read, or the worker is the slowest."""
+    clocks = _clocks(script, now, count)
+    slowest = clocks.get(script[at]["worker"]) == min(clocks.values(), default=0)
+    made = sum(step["op"] == "push" for step in script[: now + 1]) - 1
+    return bool(slowest or made - script[at]["version"] <= bound)
+
+
 def _off_by(more: int) -> Open:
     return lambda script, at, now, count, bound: within(script, at, now, count, bound + more)
 
@@ -297,7 +305,7 @@ MISTAKES = (
     Mistake("versions in place of clocks",
             "The bound is compared with versions, which everybody makes. It counts steps of workers: a worker's clock "
             "goes up with its own pushes only.",
-            seen=either(_first_wrong(_counts_versions), _as_if(_by_staleness, _versions_for_clocks))),
+            seen=either(_first_wrong(_counts_versions), _as_if(_by_staleness, _stale_now, _versions_for_clocks))),
     Mistake("gradients wait as well",
             "The weights in an answer are not those of all gradients so far. Each gradient is applied when it comes; "
             "only the answer waits.", seen=_answers_in_time),

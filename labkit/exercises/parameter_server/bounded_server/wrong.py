@@ -171,3 +171,13 @@ changed(
     (FIND, "sum(server.clocks[each] - clock > server.bound for clock in server.clocks.values()) <= 1"),
 )
 changed("the smallest of none", "nobody is left", (", default=0", ""))
+changed(
+    "versions since it read",
+    "versions in place of clocks",
+    (FIND, "server.version - 1 - server.read[each] <= server.bound or server.clocks[each] == slowest"),
+    ("self.waiting[worker] = future", "self.waiting[worker], self.read[worker] = future, version"),
+    (
+        "        self.waiting: dict[int, Future] = {}\n",
+        "        self.waiting: dict[int, Future] = {}\n        self.read = {}\n",
+    ),
+)

@@ -29,6 +29,7 @@ MISTAKES = (
     mistakes.LIBRARY,
     mistakes.SENDS_BACK,
     mistakes.NO_LEAF,
+    mistakes.NO_GRADIENT,
     mistakes.ECHO,
     mistakes.OWN_SUM,
     mistakes.NO_TARGETS,

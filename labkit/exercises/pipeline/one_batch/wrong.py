@@ -109,3 +109,8 @@ changed("whoever has loss_fn is last", "a loss where no targets are",
         ("is_last = stage == dist.get_world_size() - 1", "is_last = loss_fn is not None"))  # fmt: skip
 changed("the gradient from the last stage", "a message to no neighbour",
         ("dist.recv(gradient, src=stage + 1)", "dist.recv(gradient, src=dist.get_world_size() - 1)"))  # fmt: skip
+changed(
+    "backward of an output alone",
+    "backward without a gradient",
+    ("torch.autograd.backward(left, gradient)", "left.backward()"),
+)

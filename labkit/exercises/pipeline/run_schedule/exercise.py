@@ -40,6 +40,7 @@ _COUNTS = "microbatches in the order of their numbers"
 MISTAKES = (
     mistakes.LIBRARY,
     mistakes.NO_LEAF,
+    mistakes.NO_GRADIENT,
     mistakes.LEFT_UNDONE,
     mistakes.ECHO,
     mistakes.OWN_SUM,

@@ -204,3 +204,12 @@ changed("counts the records of each kind", "microbatches in the order of their n
     for record in schedule:
         m = seen[type(record)] = seen.get(type(record), -1) + 1
 """))  # fmt: skip
+changed("adds up losses with their graphs", "keeps what it no longer needs",
+        ("total = left[m].detach() if total is None else total + left[m].detach()",
+         "total = left[m] if total is None else total + left[m]"),
+        ("    return total", "    return None if total is None else total.detach()"))  # fmt: skip
+changed(
+    "backward of an output alone",
+    "backward without a gradient",
+    ("torch.autograd.backward(left.pop(m), gradients.pop(m, None))", "left.pop(m).backward()"),
+)

@@ -279,8 +279,9 @@ EXERCISE = declared(
         Mistake(_LOSS_EVERYWHERE, "Return what run_step returned where that is None: only last stages have a loss."),
         Mistake(_ONE_LOSS, "Weigh the loss like the gradients, and sum it over the column too."),
         Mistake(_NO_SUM,
-                "Each .grad is still that of its own pipeline: all-reduce every p.grad over mesh.get_group('data'), "
-                "and p.grad itself. What is done to a new tensor, such as p.grad * share, does not reach it."),
+                "Each .grad is still that of its own pipeline: after run_step, all-reduce every p.grad over "
+                "mesh.get_group('data'), and p.grad itself. What is done to a new tensor, such as p.grad * share, does "
+                "not reach it."),
         Mistake(_UNWEIGHED,
                 "The gradients of the pipelines' means were added: weigh each by its own samples over all samples, on "
                 "every stage."),

@@ -12,7 +12,7 @@ from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.schedules.find_deadlock.driver import drive
-from labkit.exercises.schedules.find_deadlock.misplayed import of_any_kind, stuck
+from labkit.exercises.schedules.find_deadlock.misplayed import of_any_kind, of_any_stage, stuck
 from labkit.exercises.stages.record_text import record_text
 from labkit.exercises.stages.written import ALTERNATING_3_4, DRAWN_3_4, GPIPE_3_3, RECORDS, read, short
 
@@ -56,7 +56,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             continue
         lines = "\n".join(f"stage {stage}: {text}" for stage, text in enumerate(pipeline))
         text = f"For these schedules, in short,\n{lines}\nfind_stuck returned {_said(came)}, expected {_said(wanted)}."
-        name = _NEVER if finds_nothing else misplayed or _mistake(wanted, came, pipeline, "needs" in case.name)
+        name = misplayed or _NEVER * finds_nothing or _mistake(wanted, came, pipeline, "needs" in case.name)
         yield Finding(name, text, _said(wanted), _said(came))
     if got[0]["changed"]:
         yield Finding(_CHANGED, "find_stuck changed a schedule that it was given: the next call would see another one.")
@@ -158,8 +158,11 @@ _FINISHED, _FIRST, _LAST, _BOTH_DONE, _SINGLY, _FORGOTTEN, _MICROBATCH, _TOO_SOO
     "done only with its partner", "a batch posted one by one", "what was posted is forgotten",
     "a partner of another microbatch", "one round is not enough",
 )  # fmt: skip
+_ANYBODY, _AHEAD = "a partner of another pair of stages", "posted before its stage gets there"
 _KIND, _ANYWAY, _CHANGED = "a partner of another kind", "posted with nothing to send", "the schedules changed"
 _OTHER_RULES: dict[str, Callable[[Sequence[str]], dict[int, str]]] = {
+    _ANYBODY: lambda texts: stuck(texts, matches=of_any_stage),
+    _AHEAD: lambda texts: stuck(texts, ahead=True),
     _KIND: lambda texts: stuck(texts, matches=of_any_kind),
     _ANYWAY: lambda texts: stuck(texts, posts_anyway=("s", "sg")),
 }
@@ -251,6 +254,12 @@ EXERCISE = declared(
         Mistake(_KIND,
                 "A message was done by one of another kind: the partner of a Send is a Recv, that of a SendGrad a "
                 "RecvGrad. The stages and the microbatch alone do not make a partner."),
+        Mistake(_ANYBODY,
+                "A message was done by one that other stages exchange. The partner stands on stage record.peer and "
+                "names this stage as its peer; kind and microbatch alone do not make a partner."),
+        Mistake(_AHEAD,
+                "A message was done by a partner that its stage never gets to. Only what stands in a step where a "
+                "stage has arrived is posted, not all that its schedule holds."),
         Mistake(_ANYWAY,
                 "A Send before its Forward, or a SendGrad before its Backward, was posted. It has nothing to send, so "
                 "it is never posted, and the other side waits for it."),

@@ -35,13 +35,22 @@ def of_any_kind(stage: int, record: str, posted: Posted) -> bool:
     )
 
 
-def stuck(texts: Sequence[str], matches: Matches = the_partner, posts_anyway: Iterable[str] = ()) -> dict[int, str]:
+def of_any_stage(stage: int, record: str, posted: Posted) -> bool:
+    """Return whether a partner's kind and microbatch have been posted, by whichever stage."""
+    kind, number = _cut(record)
+    return any(each == f"{_PARTNERS[kind]}{number}" for _, each in posted)
+
+
+def stuck(
+    texts: Sequence[str], matches: Matches = the_partner, posts_anyway: Iterable[str] = (), *, ahead: bool = False
+) -> dict[int, str]:
     """Return each stage that gets stuck, and its record, in short.
 
     Args:
         texts: The stages' schedules in short, "F0 s0 rg0 B0".
         matches: When a message has its partner.
         posts_anyway: Kinds of messages, "s" and "sg", that are posted even where there is nothing to send.
+        ahead: Whether all messages are posted from the start, wherever their stages stand.
     """
     plans = [
         [step for message, run in groupby(text.split(), lambda each: _cut(each)[0] in _PARTNERS)
@@ -49,6 +58,8 @@ def stuck(texts: Sequence[str], matches: Matches = the_partner, posts_anyway: It
         for text in texts
     ]  # fmt: skip
     at, done, posted = [0] * len(plans), set[tuple[int, str]](), set[tuple[int, str]]()
+    if ahead:
+        posted |= {(stage, each) for stage, plan in enumerate(plans) for step in plan for each in step}
     last = len(plans) - 1
 
     def ready(stage: int, record: str) -> bool:

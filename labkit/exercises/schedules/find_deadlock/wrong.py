@@ -92,3 +92,8 @@ changed("takes the records out", "the schedules changed",
     for schedule, plan, place in zip(schedules, plans, at):
         del schedule[: sum(len(step) for step in plan[:place])]
     waiting = [stage"""))  # fmt: skip
+changed("a partner of any stage", "a partner of another pair of stages",
+        (PARTNER, "any(type(r) is partner[type(record)] and r.microbatch == record.microbatch for _, r in posted)"))  # fmt: skip
+POSTED = "posted: set[tuple[int, Record]] = set()"
+changed("all messages from the start", "posted before its stage gets there",
+        (POSTED, POSTED.replace("set()", "{(s, r) for s, each in enumerate(schedules) for r in each}")))  # fmt: skip

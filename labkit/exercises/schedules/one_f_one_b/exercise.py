@@ -12,6 +12,7 @@ from labkit.exercises.schedules.one_f_one_b.driver import drive
 from labkit.exercises.schedules.writing import NOTHING, finding, late, order_case, structure
 from labkit.exercises.stages.orders import (
     LEFT_OUT,
+    NO_ORDERS,
     NO_SUCH_WORK,
     NO_WORK,
     NOT_A_LIST,
@@ -32,6 +33,8 @@ _MIXED, _GPIPE, _UNLIMITED, _LONG, _SHORT, _SAME, _OTHER_END, _DRAIN = (
 _ANOTHER = "a warm-up of another length"
 _BEYOND = "a forward with every backward"
 _FROM_ONE = "microbatches numbered from 1"
+_BELOW = "a warm-up below 0"
+_EVERY_STAGE = "the lists of all stages"
 
 
 def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
@@ -56,10 +59,16 @@ def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
 
 
 def _of_form(found: Finding, orders: list[Any], count: int) -> str:
+    inner = [each for order in orders if isinstance(order, list) for each in order]
+    if found.mistake == NO_ORDERS and inner and all(isinstance(each, str) and each[0] == "[" for each in inner):
+        return _EVERY_STAGE if len(inner) == len(orders) ** 2 else NO_ORDERS
     every = [record for order in orders if isinstance(order, list) for record in order if isinstance(record, dict)]
     firsts = [order[0] for order in orders if isinstance(order, list) and order]
     if found.mistake == NO_WORK and all(record == {"kind": "Forward", "microbatch": 1} for record in firsts):
         return _FROM_ONE
+    below = any(type(record["microbatch"]) is int and record["microbatch"] < 0 for record in every)
+    if found.mistake == NO_WORK and below and any(record["kind"] == "Backward" for record in firsts):
+        return _BELOW
     if found.mistake == NO_WORK and any(record == {"kind": "Forward", "microbatch": count} for record in every):
         if any({"kind": "Forward", "microbatch": count} in order[:1] for order in orders if isinstance(order, list)):
             return found.mistake
@@ -123,6 +132,8 @@ EXERCISE = declared(
     mistakes=(
         Mistake(NOTHING, "The function must return the list."),
         NOT_A_LIST,
+        Mistake(_EVERY_STAGE, "The function is asked about one stage: return this stage's own list of records, not a "
+                "list with the lists of all stages."),
         NO_SUCH_WORK,
         WORK_TWICE,
         WORK_LEFT_OUT,
@@ -135,6 +146,10 @@ EXERCISE = declared(
                 "while there is one more microbatch."),
         Mistake(_FROM_ONE, "Microbatches are numbered from 0 to M-1, and so are stages: every stage begins with "
                 "Forward(0)."),
+        Mistake(_BELOW,
+                "Where stages are more than microbatches, a late stage begins with Backward and comes to a microbatch "
+                "below 0: its number of first forwards is not positive. Limit P - s itself, min(P - s, M); "
+                "min(P, M) - s is too few, and 0 or less on late stages."),
         Mistake(_UNLIMITED, "With fewer microbatches than stages there are only M forwards to begin with."),
         Mistake(_LONG,
                 "Each stage runs one more forward than it needs before its first backward, and holds it: P - s are "

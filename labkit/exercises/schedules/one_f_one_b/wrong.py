@@ -70,3 +70,6 @@ def one_f_one_b(stage, num_stages, num_microbatches):
         if m + ahead < num_microbatches:
             yield Forward(m + ahead)
 """)  # fmt: skip
+changed("limits P, not P - s", "a warm-up below 0",
+        ("min(num_stages - stage, num_microbatches)", "min(num_stages, num_microbatches) - stage"))  # fmt: skip
+changed("every stage's list", "the lists of all stages", ("    return order", "    return [order] * num_stages"))
