@@ -16,7 +16,7 @@ import torch.distributed as dist
 from labkit.torch_port.handles import JointHandle
 from labkit.torch_port.operations import COLLECTIVES, Operation
 from labkit.torch_port.peers import check_peer
-from labkit.torch_port.pieces import check_pieces, flat, listed, rows_of
+from labkit.torch_port.pieces import check_dtypes, check_pieces, flat, listed, rows_of
 from labkit.torch_port.port import Call, Members, Port
 from labkit.torch_port.reduction import op_name
 
@@ -135,6 +135,7 @@ class PortGroup(_ProcessGroup):  # type: ignore[misc]
 
     def _all_gather_singles(self, call: Call, _: Operation, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
         for output, mine in zip(outputs, inputs, strict=True):
+            check_dtypes(call.kind, output, mine)
             if output.numel() != mine.numel() * self._num_ranks:
                 raise RuntimeError(
                     f"{call.kind} of {mine.numel()} elements on {self._num_ranks} ranks gives "
@@ -183,6 +184,7 @@ class PortGroup(_ProcessGroup):  # type: ignore[misc]
     ) -> Any:
         size = self._num_ranks
         for output, given in zip(outputs, inputs, strict=True):
+            check_dtypes(call.kind, output, given)
             if output.numel() * size != given.numel():
                 raise RuntimeError(
                     f"{call.kind} of {given.numel()} elements on {size} ranks leaves each {given.numel() / size:g}, "

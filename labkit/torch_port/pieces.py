@@ -38,6 +38,13 @@ def check_pieces(kind: str, name: str, pieces: list[torch.Tensor], mine: torch.T
             )
 
 
+def check_dtypes(kind: str, output: torch.Tensor, given: torch.Tensor) -> None:
+    """Raise RuntimeError unless the output has the dtype of what is given, as gloo and NCCL ask."""
+    if output.dtype != given.dtype:
+        gives, takes = (str(each.dtype).removeprefix("torch.") for each in (given, output))
+        raise RuntimeError(f"{kind} of {gives} gives {gives}, and the output has {takes}; give both the same dtype.")
+
+
 def rows_of(tensor: torch.Tensor, sizes: Sequence[int] | None, world_size: int, name: str) -> list[torch.Tensor]:
     """Return the rows of a tensor that go to or come from each rank; raises RuntimeError where they do not add up."""
     if not sizes:

@@ -77,6 +77,11 @@ SEEN = Mistake(
     "For autograd these are parameters, and writing into them is an error in training. Write into tensor.data.",
     says=("leaf Variable",),
 )
+NOT_CAST = Mistake(
+    "not cast before the gather",
+    "The shards have another dtype than the tensors they are gathered for. Cast them to the tensors' dtype first.",
+    says=("give both the same dtype", "invalid tensor type", "same type as input tensor"),
+)
 WIDER = Mistake(
     "wider than the tensors",
     "You send more bytes than the tensors have. Shards travel in the dtype of the tensors.",

@@ -40,7 +40,11 @@ class _Source:
                 self.failed.set()
                 raise ValueError(ERROR)
             self.fetched += 1
-            yield int(self.ask(_READ, number)) if self.ask else 10 * number
+            try:
+                yield int(self.ask(_READ, number)) if self.ask else 10 * number
+            except GeneratorExit:
+                time.sleep(_LAST_WORD)  # so does a file that is left: its thread is alive, and puts nothing more
+                raise
         time.sleep(_LAST_WORD)  # as a file is closed: the loop comes to wait for the next batch, and there is none
 
     def reaches(self, count: int, seconds: float) -> bool:

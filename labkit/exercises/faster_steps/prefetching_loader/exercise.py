@@ -84,8 +84,11 @@ def _hung_or_raised(came: Values) -> Iterator[Finding]:
     for name, (words, hangs) in _LOOPS.items():
         value = came[name]
         if isinstance(value, str) and value.startswith(HANGS):
-            joins = ".join(" in value and name != "left"
-            yield Finding(_JOINS if joins else hangs, f"{words} {value.replace(', in', ': it stands in', 1)}.")
+            if ".join(" in value:
+                hangs = _JOINS_LEFT if name == "left" else _JOINS
+            elif ".get(" in value and name == "left":
+                hangs = _TAKES_LEFT
+            yield Finding(hangs, f"{words} {value.replace(', in', ': it stands in', 1)}.")
         elif value == NO_BATCH:
             yield Finding("not all batches", f"{words} {value}.")
         elif isinstance(value, str):
@@ -136,6 +139,7 @@ def _not_ahead(case: Case, whole: Values, left: Values) -> Iterator[Finding]:
         yield Finding("the thread stays", "The generator was closed, and its thread is still running.")
 
 
+_JOINS_LEFT, _TAKES_LEFT = "joins a thread that waits in put", "finally takes from an empty queue"
 _JOINS, _YIELDED = "waits for the thread, which waits for the loop", "the error is a batch"
 _ALL_FIRST, _SEVERAL, _ODD = "all batches are read first", "several threads read", "a batch taken for the end"
 
@@ -184,6 +188,13 @@ EXERCISE = declared(
                 "Nothing is fetched while the loop works: read the iterable in a thread of its own."),
         Mistake("too far ahead",
                 "The thread runs further ahead than depth allows: queue.Queue(maxsize=depth) makes it wait."),
+        Mistake(_JOINS_LEFT,
+                "finally waits for the thread in join, and the thread waits in put for room that nobody makes. Set the "
+                "stop flag, then empty the queue. The put that waited fills a place again, so the thread must look at "
+                "the flag before every other put, also before that of its end or its error."),
+        Mistake(_TAKES_LEFT,
+                "finally waits in get for something that never comes. A thread that is alive need not put anything "
+                "more: it may be about to end. Empty the queue only while something is in it, and then join."),
         Mistake("the thread stays",
                 "When the loop is left, the thread must end: in finally, set a stop flag, empty the queue (the "
                 "thread may wait in put), and join."),

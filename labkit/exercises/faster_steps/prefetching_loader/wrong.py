@@ -55,7 +55,7 @@ changed(
 )
 changed(
     "joins a thread that waits",
-    "the thread stays",
+    "joins a thread that waits in put",
     ("        while not ready.empty():\n            ready.get()\n", ""),
 )
 changed(
@@ -175,3 +175,8 @@ changed("goes on while the thread is alive", "hangs at the end",
         ('        last: tuple[str, Any] = ("end", None)\n', "        last = None\n"),
         ("        if not stop.is_set():\n            ready", "        if last and not stop.is_set():\n            ready"),
         )  # fmt: skip
+changed("puts its end into a queue that is left", "joins a thread that waits in put",
+        ("                    return\n", "                    break\n"),
+        ("        if not stop.is_set():\n            ready.put(last)\n", "        ready.put(last)\n"))  # fmt: skip
+changed("takes while the thread is alive", "finally takes from an empty queue",
+        ("        while not ready.empty():\n", "        while thread.is_alive():\n"))  # fmt: skip

@@ -141,7 +141,8 @@ EXERCISE = declared(
         Mistake("too much kept", "The kept tensors alone exceed the limit: drop something."),
         Mistake("nothing kept",
                 "The list is empty, so the whole chain is computed again at once. Does your search reach a plan that "
-                "fits, and return it?"),
+                "fits, and return it? If it goes on from one way to each tensor, the fastest, it has lost the slower "
+                "ways that hold less."),
         Mistake("too much between",
                 "The kept tensors fit, but too much is recomputed at once between two of them: keep one in between."),
     ),

@@ -43,3 +43,11 @@ WRONG.changed(
     "too much between",
     ("sum(sizes_mb[last + 1 : following]) > limit_mb", "max(sizes_mb[last + 1 : following], default=0) > limit_mb"),
 )
+WRONG.changed(
+    "the fastest way to each tensor",
+    "nothing kept",
+    (
+        "        for way in sorted(ways.get(last, [])):",
+        "        for way in sorted(ways.get(last, []), key=lambda way: way[1])[:1]:",
+    ),
+)

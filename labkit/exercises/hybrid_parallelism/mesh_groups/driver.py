@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch.distributed as dist
@@ -15,6 +16,8 @@ from labkit.exercises.hybrid_parallelism.meshes import sizes_of
 def drive(functions: Functions, inputs: Values) -> Values:
     """Ask for places and lists of ranks, then sum a tensor in a group along some axes.
 
+    Where two of the lists overlap, no group is asked for: a rank cannot be in both, and its sum would only hang.
+
     Inputs: sizes (of the mesh), asked (ranks), axes (lists of axes), x (of this rank).
     """
     sizes = sizes_of(inputs)
@@ -25,7 +28,11 @@ def drive(functions: Functions, inputs: Values) -> Values:
     }
     sums: list[Value] = []
     members: list[Value] = []
-    for each in axes:
+    for number, each in enumerate(axes):
+        if _overlap(listed(found, "along")[number :: len(axes)]):
+            members.append("no group: lists overlap")
+            sums.append(tensor(inputs, "x"))
+            continue
         group: Any = functions["group_along"](dict(sizes), *each)
         total = tensor(inputs, "x").clone()
         if isinstance(group, dist.ProcessGroup):
@@ -35,6 +42,14 @@ def drive(functions: Functions, inputs: Values) -> Values:
             members.append(f"{group!r:.60}")
         sums.append(total)
     return {**found, "members": members, "sums": sums}
+
+
+def _overlap(lists: list[Any]) -> bool:
+    """Return whether two lists that differ share a rank."""
+    return any(
+        one != other and isinstance(one, list) and isinstance(other, list) and any(each in other for each in one)
+        for one, other in itertools.combinations(lists, 2)
+    )
 
 
 def _plain(value: Any) -> Value:

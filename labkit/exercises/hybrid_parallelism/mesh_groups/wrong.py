@@ -132,3 +132,31 @@ changed(
     (LISTED, LISTED.replace("return ", "found = ")
      + "    return sorted(found, key=lambda r: [coordinates(r, sizes)[axis] for axis in axes])\n"),
 )  # fmt: skip
+WRONG.wrong("joins the ranks along each axis, and makes each list once", "lists of single axes joined", """
+def coordinates(rank, sizes):
+    place = {}
+    for axis in reversed(sizes):
+        rank, place[axis] = divmod(rank, sizes[axis])
+    return {axis: place[axis] for axis in sizes}
+
+
+def ranks_along(rank, sizes, *axes):
+    mine, ranks = coordinates(rank, sizes), set()
+    for axis in axes:
+        for other in range(dist.get_world_size()):
+            place = coordinates(other, sizes)
+            if all(place[each] == mine[each] for each in sizes if each != axis):
+                ranks.add(other)
+    return sorted(ranks)
+
+
+def group_along(sizes, *axes):
+    own, made = None, set()
+    for rank in range(dist.get_world_size()):
+        ranks = tuple(ranks_along(rank, sizes, *axes))
+        if ranks not in made:
+            made.add(ranks)
+            group = dist.new_group(list(ranks))
+            own = group if dist.get_rank() in ranks else own
+    return own
+""")  # fmt: skip

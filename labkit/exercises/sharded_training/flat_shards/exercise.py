@@ -23,6 +23,7 @@ from labkit.exercises.sharded_training.started import (
     HEARD,
     MARKS,
     NEVER_WAITS,
+    NOT_CAST,
     SEEN,
     SHARES_MEMORY,
     WIDER,
@@ -282,6 +283,7 @@ EXERCISE = declared(
                 "included, as those that shard_of returns.", {"means": _means_cut_short}),
         SHARES_MEMORY,
         Mistake("all_reduce", "An all_reduce sends twice the bytes that a reduce_scatter or an all_gather does."),
+        NOT_CAST,
         WIDER,
         Mistake("begins in finish",
                 "Call the collective with async_op=True in the function that begins, and only wait in the one it "

@@ -201,3 +201,12 @@ changed(
 changed(
     "view needs one stride", "view of another layout", ("flat = tensor.detach().reshape(-1)", "flat = tensor.view(-1)")
 )
+changed(
+    "gathers shards that are not cast",
+    "not cast before the gather",
+    ("    mine = everyones[dist.get_rank()]  # sent from where it will stand\n", ""),
+    (
+        "torch.cat([shard.detach().to(mine.dtype) for shard in shards], out=mine)",
+        "mine = torch.cat([shard.detach() for shard in shards])",
+    ),
+)

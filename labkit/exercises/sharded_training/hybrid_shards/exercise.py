@@ -22,6 +22,7 @@ from labkit.exercises.sharded_training.hybrid_shards.driver import drive
 from labkit.exercises.sharded_training.started import (
     HEARD,
     NEVER_WAITS,
+    NOT_CAST,
     SEEN,
     SHARES_MEMORY,
     STARTED,
@@ -235,6 +236,7 @@ EXERCISE = declared(
                 "(ranks of the node, ...), and cut that into columns.", seen=put_elsewhere(_gathered)),
         SHARES_MEMORY,
         SEEN,
+        NOT_CAST,
         WIDER,
         Mistake("other memory",
                 "The tensors must keep their memory: copy into tensor.data instead of replacing it."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -55,6 +56,14 @@ def _nothing_left(case: Case, got: Got, wire: Wire) -> bool:
     if not isinstance(got, Failure) or got.error != "IndexError":
         return False
     return "in __init__" in got.detail and "[0]" in got.detail.rpartition("\n")[2]
+
+
+def _late(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a hook that does not read what it is given found a parameter without a gradient."""
+    if not isinstance(got, Failure) or "'NoneType' object has no attribute" not in got.message:
+        return False
+    hook = re.search(r"in <lambda>:.*lambda (\w+): (.*)", got.detail)
+    return hook is not None and re.search(rf"\b{hook[1]}\b", hook[2]) is None
 
 
 def _travels_once(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
@@ -128,8 +137,9 @@ EXERCISE = declared(
                 "What was reduced are the parameters, and the optimizer took them for gradients: send parameter.grad.",
                 {"steps": trained(parameters=True)}),
         Mistake("nothing moves",
-                "No parameter has moved: no shard had a gradient when the inner optimizer stepped. Does every hook "
-                "run, does what it sends reach the shard's grad, and does step find it?",
+                "No parameter has moved. Either no shard had a gradient when the inner optimizer stepped, or what it "
+                "moved was never gathered. Does every hook run, does what it sends reach the shard's grad, does step "
+                "find it, and does a step of your own still call start_gather?",
                 {"steps": lambda case, rank: [begun(case)] * len(alone(case))}),
         Mistake("own gradients", "This rank trained only on its own gradients.", seen=own_gradients),
         Mistake("a gradient forgotten",
@@ -138,6 +148,10 @@ EXERCISE = declared(
         Mistake("a hook on a frozen parameter",
                 "A frozen parameter gets no gradient, so it takes no hook. Register hooks on those that train: the "
                 "keys of self.shards.", says=("doesn't require gradient",)),
+        Mistake("the loop's last parameter",
+                "A lambda reads the loop's variable when it is called, and by then that is the last parameter, for "
+                "every hook. A hook is given its own parameter: register self.on_gradient itself, say.",
+                seen=_late, certain=True),
         Mistake("all-reduced", "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter."),
         Mistake("gradients kept",
                 "Once a gradient is under way, set parameter.grad = None: the memory it takes is what this is about. "

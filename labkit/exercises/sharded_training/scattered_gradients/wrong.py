@@ -167,3 +167,17 @@ changed(
         "        super().__init__(params, optimizer_cls, **kwargs)\n",
     ),
 )
+changed(
+    "a lambda in the loop",
+    "the loop's last parameter",
+    (
+        "            parameter.register_post_accumulate_grad_hook(self.on_gradient)\n",
+        "            parameter.register_post_accumulate_grad_hook(lambda _: self.on_gradient(parameter))\n",
+    ),
+)
+changed(
+    "a step without a gather",
+    "nothing moves",
+    ("    def take_gradients(self) -> None:", "    def step(self) -> None:"),
+    ("finish()\n        self.in_flight = []", "finish()\n        self.in_flight = []\n        self.optimizer.step()"),
+)

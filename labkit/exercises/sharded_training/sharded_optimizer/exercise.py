@@ -104,6 +104,13 @@ def _unsharded(case: Case, rank: int) -> list[dict[str, Tensor]] | None:
     return alone(case, unsharded=rank) if "beside" in case.inputs[rank] else None
 
 
+def _none_left(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether step gathers no tensor at all, and asks the empty list for its first."""
+    if not isinstance(got, Failure) or got.error != "IndexError" or "in start_gather" not in got.detail:
+        return False
+    return "in step" in got.detail and "[0]" in got.detail.rpartition("\n")[2]
+
+
 def _as_a_list(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether what may be an iterator was taken for a list; a name between quotes is no place in it."""
     if not isinstance(got, Failure) or re.search(r"\w\[['\"]", got.detail.rpartition("\n")[2]):
@@ -161,7 +168,8 @@ EXERCISE = declared(
                 {"steps": trained(parameters=True)}),
         Mistake("nothing moves",
                 "No parameter has moved. Either no shard had a gradient when the inner optimizer stepped, or what it "
-                "moved was never gathered into the parameters.",
+                "moved was never gathered into the parameters. Both need the very shards that the inner optimizer "
+                "was given, not new ones.",
                 {"steps": lambda case, rank: [begun(case)] * len(listed(case.inputs[0], "steps"))}),
         Mistake("the tail stays",
                 "The last elements of some parameters never move: their number does not divide by the ranks. Pad.",
@@ -175,7 +183,7 @@ EXERCISE = declared(
         Mistake("params read as a list",
                 "params may be an iterator, as model.parameters() is, which can be read once, and has no first "
                 "element to look at: who takes one out has lost it. Begin with params = list(params).",
-                seen=either(_as_a_list, _first_is_lost), certain=True),
+                seen=either(_as_a_list, _first_is_lost, _none_left), certain=True),
         Mistake(EVERYTHING,
                 "This rank keeps the state of all elements. Give optimizer_cls the shards, not the parameters.",
                 {"steps": _unsharded}),

@@ -189,3 +189,22 @@ changed(
         '            group["lr"] = self.optimizer.defaults["lr"]\n        self.optimizer.step()',
     ),
 )
+changed(
+    "has read the iterator before",
+    "params read as a list",
+    (
+        "        groups = list(params)\n        if not isinstance(groups[0], dict):\n"
+        '            groups = [{"params": groups}]\n',
+        "        whole = list(params)\n"
+        '        groups = whole if isinstance(whole[0], dict) else [{"params": params}]\n',
+    ),
+)
+changed(
+    "new shards in each step",
+    "nothing moves",
+    (
+        "        self.take_gradients()\n        self.optimizer.step()",
+        "        self.shards = {p: nn.Parameter(shard_of(p)) for p in self.shards}\n"
+        "        self.take_gradients()\n        self.optimizer.step()",
+    ),
+)

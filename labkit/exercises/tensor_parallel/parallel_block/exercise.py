@@ -189,7 +189,8 @@ EXERCISE = declared(
         Mistake("bias on every rank",
                 "The result contains the second layer's bias once per rank. Add it after the sum, or on one rank only.",
                 {"out": partial(other_biases, count=lambda n: n)}),
-        Mistake("no bias", "The second layer's bias is missing in the result.",
+        Mistake("no bias", "The second layer's bias is missing in the result. If one rank adds it, it is the first of "
+                "each group: dist.get_rank(group) == 0.",
                 {"out": partial(other_biases, count=lambda n: 0)}),
         Mistake("bias taken off", "The second layer's bias is subtracted: add it.",
                 {"out": partial(other_biases, count=lambda n: -1)}),

@@ -340,3 +340,7 @@ changed(
         return leave(whole, self.group) + self.bias""",
     ),
 )
+changed(
+    "rank 0 of all adds the bias", "no bias",
+    (BIAS, "leave(functional.linear(hidden, self.down, self.bias if dist.get_rank() == 0 else None), self.group)"),
+)  # fmt: skip

@@ -204,7 +204,9 @@ EXERCISE = declared(
         Mistake(_RANK_0,
                 "Rank 0 saved for all, and each rank's state is its own: a sampler, random numbers, a shard. Every "
                 "rank saves what it has, under a name of its own."),
-        Mistake(_ZERO, "A run may save at step 0. Let a number that is no step stand for none: -1."),
+        Mistake(_ZERO, "If a rank has no checkpoint, no step is one that all have. Let -1 stand for none: the minimum "
+                "is then below every step. 0 is a step, because a run may save at step 0, and a large number leaves "
+                "the rank out of the minimum."),
         Mistake(_NOT_FOUND, "No power failed, so all files are as save_together left them, and load_together returns "
                 "None. Is each rank's state saved at all, does it look where they are, and when does it return None?"),
         Mistake(_SHARED,

@@ -188,3 +188,5 @@ changed("a barrier on rank 0 alone", "a barrier that some never call",
 changed("the oldest that it has", "an older step",
         ("    found = load_checkpoint(mine)\n",
          '    names = sorted(mine.glob("*.pt"))\n    found = (int(names[0].stem),) if names else None\n'))  # fmt: skip
+changed("a rank without one is left out of the minimum", "step 0 taken for none",
+        ("torch.tensor(-1 if", "torch.tensor(2**60 if"), ("None if newest < 0", "None if newest == 2**60"))  # fmt: skip
