@@ -186,8 +186,8 @@ def shard_of(tensor: Tensor) -> Tensor:
 def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], None]:
     """Begin to gather the tensors from all ranks' shards; return a function that waits until the tensors are filled.
 
-    Use one collective. All tensors have the same dtype; convert shards of another one, so that what is sent has the
-    tensors'. A tensor may be a parameter that autograd has seen. So write into ``tensor.data``, which autograd does not count as a change.
+    Use one collective. All tensors have the same dtype. If a shard has another one, convert it first: send in the dtype
+    of the tensors. A tensor may be a parameter that autograd has seen. So write into ``tensor.data``, which autograd does not count as a change.
 
     Args:
         shards: This rank's shard of each tensor.
@@ -500,7 +500,7 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # * A tensor keeps its memory as long as anything refers to it: autograd, a list, a logged loss. (The bonus shows an
 #   exception.)
 #
-# **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number is: each GPU keeps all
+# **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number is enough: each GPU keeps all
 # parameters and gradients, 28 GB. With ZeRO-2 a GPU holds 14 GB of parameters and its share of 98 GB. On eight GPUs
 # that is 26.25 GB, still too much. Ten hold the state and nothing else: 0.2 GB are left. Sixteen are enough: 3.9 GB are
 # left, if `step` gathers in buckets, as DeepSpeed does. (Yours gathers into *one* buffer of 14 GB, and then no number
@@ -632,8 +632,8 @@ class Unit:
 class ShardedModule(nn.Module):
     """A module whose parameters are shards, except while their block computes.
 
-    * While block i computes, no other block is whole. The gather of block i + 1 (in backward, block i - 1) has begun,
-      and no other.
+    * While block i computes, no other block is whole. By then the gather of block i + 1 (in backward, of block i - 1)
+      has begun, and no other block's has.
       Between forward and backward, only the last block may stay whole, because backward starts with it.
     * The gradients of a block leave with one reduce-scatter, which starts as soon as the last of them is complete.
     * Backward does not wait for the reduce-scatter that has just started. It may wait for the one started before that.
@@ -808,7 +808,7 @@ for train in (yours, train_fully_sharded):
 # %% [markdown]
 # ## Bonus: What to do with the room that is left
 #
-# A transformer's layers are all alike. In a **U-Net**, which many image generators are, they are not: each level down
+# A transformer's layers are all alike. Those of a **U-Net** (many image generators are U-Nets) differ: each level down
 # has a quarter of the positions and twice the channels. So a layer takes equally long on every level. But one level
 # down, it has 4 times the parameters and half of the activations. Here is one of 7.7 billion parameters, with three
 # levels. (Its skip connections are left out.)
@@ -845,7 +845,7 @@ print(cost(UNET, StepPlan(microbatch=1, keep=(False,) * 26, save=(False,) * 26))
 # Find the fastest plan that fits; `help(Job)` and `help(StepPlan)` list the fields. With two flags for each of 26 layers
 # you cannot try every plan. The naive plan takes the largest microbatch that fits and recomputes everything. A faster
 # plan earns half of the points. For the other half, your step may take at most 1.5 % longer than with the rule of Capuchin
-# (Peng and others, 2020). It compares what fetching something again costs with what computing it again costs.
+# (Peng and others, 2020). It weighs the cost of fetching something again against the cost of computing it again.
 
 
 # %% [markdown] tags=["slide-only"]
@@ -1021,7 +1021,7 @@ labkit.check("hybrid_shards", node_shard_of, start_node_gather, start_hybrid_sca
 # %% [markdown]
 # In torch, hybrid sharding needs a device mesh of two dimensions. `fully_shard` shards along the second one (inside a
 # node), and keeps equal copies along the first (across nodes). Here are two nodes of four GPUs, first as eight ranks in
-# a row, then as two times four (with torch 2.11 neither runs: its `fully_shard` cannot run on virtual ranks):
+# a row, then as two times four. (With torch 2.11, skip the next cell: that version's `fully_shard` cannot run on virtual ranks.)
 
 
 # %% tags=["given"]
