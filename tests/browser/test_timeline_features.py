@@ -372,24 +372,22 @@ def test_who_comes_last_is_tied_to_the_ends_of_the_waits_which_are_red_and_say_h
     tie = np.array(_pixels(page, "v.canvas", "v.state.theme.alarm", between))
     columns = np.flatnonzero(tie == ends - waits - bar) / (len(tie) - 1)
     assert len(columns) == 2 and columns == pytest.approx(0.75, abs=0.01)  # from the wait to who ends it
-    above, high = at[1, COMPUTE]
-    led = np.array(_pixels(page, "v.canvas", "v.state.theme.alarm", f"[124, {above + high}, v.canvas.width - 178, 1]"))
-    assert np.flatnonzero(led).mean() / (len(led) - 1) == pytest.approx(0.65, abs=0.12)  # from the words to it
+    assert np.count_nonzero(tie) > 2  # with a head
     assert not [each for each in _exported(opened(steps())) if "waits for" in each]
 
 
-def trains(times: int) -> None:
+def trains(times: float) -> None:
     """Train three steps with async all-reduces; rank 2 computes so many times as long."""
     late = times if dist.get_rank() == 2 else 1
     grads = [torch.ones(1_500_000) for _ in range(4)]
     for _ in range(3):
         with labkit.span("forward"):
-            for _ in range(4 * late):
+            for _ in range(int(8 * late)):
                 torch.zeros(512, 512) @ torch.zeros(512, 512)
         works = []
         with labkit.span("backward"):
             for grad in grads:
-                for _ in range(2 * late):
+                for _ in range(int(4 * late)):
                     torch.zeros(512, 512) @ torch.zeros(512, 512)
                 works.append(dist.all_reduce(grad, async_op=True))
         for work in works:
@@ -400,11 +398,11 @@ def trains(times: int) -> None:
 
 
 @pytest.mark.in_turn
-def test_steps_are_told_in_full_once_then_by_numbers_and_a_tile_says_what_lateness_costs(
+def test_steps_are_told_alike_and_a_tile_says_what_lateness_costs_as_a_sum_of_what_is_seen(
     opened: Open,
 ) -> None:
-    page = opened(labkit.run(trains, 3, on=labkit.virtual(4)).timeline)
-    quick = labkit.run(trains, 1, on=labkit.virtual(4)).timeline
+    page = opened(labkit.run(trains, 1.75, on=labkit.virtual(8)).timeline)
+    quick = labkit.run(trains, 1, on=labkit.virtual(8)).timeline
     edges = _of(page, "JSON.parse(v.root.dataset.numbers).edges")
     assert len(edges) == 4 and 0 < edges[0] < 0.1 * edges[1]  # the first step begins with its forward
     tiles = dict(reversed(tile.split("\n")) for tile in page.locator(".labkit-tiles div").all_inner_texts())
@@ -414,20 +412,21 @@ def test_steps_are_told_in_full_once_then_by_numbers_and_a_tile_says_what_latene
     saved = (edges[3] - edges[0]) / 3 - (ends[2] - ends[0]) / 2  # beside a run in which rank 2 is as quick
     page.set_viewport_size({"width": 1440, "height": 900})
     words = _exported(page)
-    assert tiles["faster if rank 2 came in time (replayed)"] == f"{saved / 1e3:.3g} µs a step"
+    (cost,) = [label for label in tiles if label.startswith("lost to rank 2: ")]
+    assert tiles[cost] == f"{saved / 1e3:.3g} µs a step"
+    parts = [float(each) for each in re.findall(r"([\d.]+) (?:waiting|late start)", cost)]
+    assert f"{sum(parts):.3g}" == f"{saved / 1e3:.3g}" and f"{parts[0]:g} µs a step" == tiles[waiting]
     assert {"step 1", "step 2", "step 3"} <= set(words)
     long = tiles[waiting].removesuffix(" a step")
-    counted = [each for each in words if each.endswith((long, f"{long} in all"))]  # in one row of the others
-    assert re.fullmatch(rf"(\d) waits for rank 2: {long}( in all)?", counted[0])
-    assert counted[1:] == [f"{counted[0][0]} waits: {long} in all"] * 2
+    counted = [each for each in words if each.endswith(long)]  # in one row of the others, and alike in each step
+    assert re.fullmatch(rf"\d waits for rank 2: {long}", counted[0]) and counted == counted[:1] * 3
+    assert [each for each in words if each.endswith(" late")] == [f"{parts[1]:g} µs late"] * 3
     computing = next(label for label in tiles if label.startswith("computing: "))
     theirs, others = (float(each) for each in re.findall(r"([\d.]+) µs", computing))
-    (later,) = [each for each in words if each.endswith(" later")]
-    assert words.count("+" + later.removeprefix("done ").removesuffix(" later")) == 2
+    later, *others_later = [each for each in words if each.endswith(" later")]
+    assert others_later == [later] * 2
     assert float(later.split()[-3]) == pytest.approx(theirs - others, abs=1)
     assert page.is_visible("[data-mark=hidden]") and page.is_visible("[data-mark=other]")  # before step 1
-    page.evaluate(f"() => {VIEW}.show({edges[0]}, {edges[2]})")  # two steps: how late the first call is, it says once
-    assert len([each for each in _exported(page) if each.endswith(" late")]) == 1
 
 
 def _exported(page: Any) -> list[str]:

@@ -26,7 +26,7 @@ WRITTEN = [
 ]
 SENT = sorted((ROOT / bundles.WRITTEN).glob("*.js"))
 MOST_COLUMNS, MOST_LINES = 120, 300
-BUDGET_BYTES = 187_000
+BUDGET_BYTES = 187_400
 
 
 def test_no_line_is_longer_than_120_columns() -> None:
@@ -45,7 +45,7 @@ def test_no_module_is_long() -> None:
     assert not {name: count for name, count in lines.items() if count > MOST_LINES and "claims" not in name}
 
 
-def test_what_is_sent_is_at_most_187_kilobytes() -> None:
+def test_what_is_sent_is_at_most_187_400_bytes() -> None:
     assert sum(path.stat().st_size for path in SENT) <= BUDGET_BYTES
 
 

@@ -189,19 +189,15 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → 0 ns"]);
   const alone = [{ ...long, waiting: [0, 1, 3], areNamed: true }, less]; // the one run in which ranks wait says which
   assert.deepEqual(told(alone)[1], ["waiting, each of ranks 0, 1, 3", "22.7 ns → 0 ns"]);
-  const moving = (time, bytes) => ({ busiest: 0, moves: [[0, time, bytes]] });
-  const narrow = (bytes) => [
-    { ...long, ...moving(60, bytes) },
-    { ...sending(4, 80), ...moving(45, bytes / 4) },
-  ];
-  assert.deepEqual(told(narrow(0))[1], ["rank 0 sends or receives", "60 ns → 45 ns"]);
-  assert.deepEqual(told(narrow(8e6)).slice(1), [
-    ["in and out of rank 0", "8 MB → 2 MB"],
-    ["rank 0 sends or receives", "60 ns → 45 ns"],
-  ]);
-  const waits = { ...narrow(8e6)[1], blocked: 0, blockedShare: 0 }; // the tiles of one rank, and none of all
-  assert.equal(told([narrow(8e6)[0], waits]).length, 3);
-  assert.equal(told([narrow(0)[0], { ...narrow(0)[1], ...moving(55, 0) }]).length, 1);
+  const moving = (time) => ({ busiest: 0, moves: [[0, time]] });
+  const narrow = (time) => ({ ...sending(4, 80), ...moving(time) });
+  const busy = { ...long, ...moving(60) };
+  const sends = "time rank 0 sends or receives";
+  assert.deepEqual(told([busy, narrow(45)]).slice(1), [[`${sends}: 75 % of the difference`, "60 ns → 45 ns"]]);
+  assert.deepEqual(told([busy, narrow(35)])[1], [sends, "60 ns → 35 ns"]); // more than all of it is no share
+  const waits = { ...narrow(45), blocked: 0, blockedShare: 0 }; // the tile of one rank, and none of all
+  assert.equal(told([busy, waits]).length, 2);
+  assert.equal(told([busy, narrow(55)]).length, 1);
   assert.equal(told([sending(1, 100)])[1][0], "waiting: 17 % of the time");
   const some = { ...long, waiting: [0, 1, 3], areNamed: true }; // of those that wait, as the title says it
   assert.deepEqual(told([some])[1], ["waiting, each of ranks 0, 1, 3: 23 % of the time", "22.7 ns"]);
@@ -551,7 +547,7 @@ test("a headline that says who comes last marks them, and why where they compute
   const rows = [20, 20, 50].map((long, rank) => [rank, 0, [[0, long, 0]]]);
   const run = runOf(rows, { span: 60, title: "Rank 2 comes last; the others wait 50 % of the time for it" });
   const found = numbers(run, 0, 60);
-  assert.deepEqual(found.slower, { ranks: [2], compute: 50, others: 20 });
+  assert.deepEqual(found.slower, { ranks: [2], compute: 50, others: 20, hidden: Number.NaN }); // nobody calls
   const [, [label, , value]] = tilesOf([{ ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1] }], false);
   assert.deepEqual([label, value], ["computing: 50 ns, the others 20 ns", "rank 2: 2.5 times as long"]);
   assert.equal(numbers(runOf(rows, { span: 60, title: "" }), 0, 60).slower, undefined);
@@ -566,6 +562,13 @@ test("a headline that says who comes last marks them, and why where they compute
     ],
   );
   assert.equal(tilesOf([{ ...stepping, inTime: undefined }], false).length, 3);
+  const costOf = (hidden, inTime) => {
+    const slower = { ...found.slower, hidden };
+    return tilesOf([{ ...stepping, slower, inTime }], false).at(-1)[0];
+  };
+  assert.equal(costOf(10, 10), "lost to rank 2: 15 waiting + 5 late start"); // 20 ns a step: what is shown adds up
+  assert.equal(costOf(10.8, 10), "faster if rank 2 came in time (replayed)");
+  assert.equal(costOf(0, 15), "faster if rank 2 came in time (replayed)"); // waiting is all of it
 });
 
 test("of a rank that works while the others wait tiles say how long it and they are busy", () => {

@@ -9,6 +9,7 @@ import { mib } from "./plan.js";
 const MIB = 2 ** 20;
 export const TORCHS = { cap: 25 * MIB, first: MIB }; // of torch's DDP where nobody says otherwise
 const [ROW, BAR] = [19, 12]; // pixels
+const APART = 9; // pixels more before torch's own
 const COUNTS = 84; // pixels of how many buckets there are, before the bars: these begin where no axis does
 const HEADS = 10; // pixels under what is said over the bars
 const BOLD = 0.8; // of the letters in a line that are not bold
@@ -32,9 +33,9 @@ function groupsOf({ data, curve, counts, now }) {
 }
 
 /** What a row of the curve is called: those after the slider's are torch's. */
-export const capOf = ({ caps }, k) => (caps[k] ? mib(caps[k]) : "DDP’s");
+export const capOf = ({ caps }, k) => (caps[k] ? mib(caps[k]) : "DDP’s caps");
 
-/** "2 MiB", "25-100 MiB", "DDP’s". */
+/** "2 MiB", "25-100 MiB", "DDP’s caps". */
 function nameOf(data, group) {
   const [from, to] = [group[0], group.at(-1)].map((k) => capOf(data, k));
   return from === to ? to : `${Number.parseFloat(from)}-${to}`;
@@ -70,22 +71,24 @@ function rowOf(scene, [group, cost], isRoomy) {
   };
 }
 
-/** A row { x, wide } from its name on: of this cap on a ground of its own, and as red as what is exposed above. */
+/** A row { x, wide } from its name on: of this cap on a ground of its own and outlined; of the best in ink. */
 function rowMarkup(row, { x, y, wide, left, room, scale, isRoomy, far }) {
   const isFar = row.cost > far;
   const long = isFar ? LESS * room : row.cost * scale;
   const bold = row.isThis || row.isBest ? " bold" : "";
   const ground = { style: "fill:currentColor", opacity: 0.1 };
-  const fill = hue(row.isThis ? "wrong" : "line");
+  const fill = row.isBest ? "currentColor" : hue("line");
+  const pale = isFar && 0.4; // the longest bar is not what matters most
   const over = left + long + roomOf(row.words) + 2 * CUT; // where a broken bar goes on, to the edge of the picture
   const cut = (at) => line(at + 3, y - TALLER, at - 3, y + BAR + TALLER, "now");
   const told = [isFar ? " bold" : bold, "grey", "bold"].map((look, k) =>
     tag("tspan", { class: look, dx: k && 8 }, escaped(row.words[k])),
   );
   return (
+    (row.cap ? "" : line(0, y - 8, x + wide, y - 8, "soft")) + // no cap of the slider's
     (row.isThis ? rect(0, y - 3, x + wide, ROW - 1, ground) : "") +
-    rect(left, y, long, BAR, { fill, "data-cap": row.cap }) +
-    (isFar ? rect(over, y, x + wide - over, BAR, { fill }) + cut(left + long) + cut(over) : "") +
+    rect(left, y, long, BAR, { fill, opacity: pale, stroke: row.isThis && "currentColor", "data-cap": row.cap }) +
+    (isFar ? rect(over, y, x + wide - over, BAR, { fill, opacity: pale }) + cut(left + long) + cut(over) : "") +
     text(x - 6, y + BAR - 2, row.name, `small end${bold}`) +
     (isRoomy ? text(x, y + BAR - 2, row.sent, "small grey") : "") +
     tag("text", { x: left + long + (isFar ? CUT : 6), y: y + BAR - 1 }, told.join(""))
@@ -112,6 +115,8 @@ export function capBars(scene, { x, y, wide }) {
     ? [text(left, y + tall + 17, beside, "small grey"), 14]
     : wrapped(beside, y + tall + 17, x + wide);
   const top = y + tall + down + HEADS;
-  const bars = rows.map((row, k) => rowMarkup(row, { x, y: top + ROW * k, wide, left, room, scale, isRoomy, far }));
-  return [head + told + bars.join(""), tall + down + HEADS + ROW * rows.length + 4];
+  const bars = rows.map((row, k) =>
+    rowMarkup(row, { x, y: top + ROW * k + (row.cap ? 0 : APART), wide, left, room, scale, isRoomy, far }),
+  );
+  return [head + told + bars.join(""), tall + down + HEADS + APART + ROW * rows.length + 4];
 }

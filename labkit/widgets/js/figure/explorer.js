@@ -13,7 +13,7 @@ import { drawing, pageOf, pixels } from "./saving.js";
  * @property {string} source Where its data comes from.
  * @property {import("./sliders.js").Slider[]} sliders
  * @property {string[]} [main] Keys of the sliders that are seen before "More" is opened; the first three.
- * @property {boolean} [isLed] Whether these stand over the picture.
+ * @property {boolean} [isLed] Whether these and the player stand over the picture.
  * @property {boolean} [isNear] Whether its numbers stand between the picture and the controls.
  * @property {(values: object) => number} steps The last step.
  * @property {number} [begin] The step it opens at.

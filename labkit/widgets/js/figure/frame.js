@@ -54,13 +54,12 @@ export function frameMarkup(view, values, style, heading = "b") {
   const [player, seldom] = playerMarkup(view);
   const [main, others] = controls(view, values);
   const sliders = `<div class="bar" data-part="sliders"${view.isLed ? ' data-led=""' : ""}>${main}</div>\n`;
-  const [over, under] = view.isLed ? [sliders, ""] : ["", sliders];
+  const [over, under] = view.isLed ? [sliders + player, ""] : ["", player + sliders];
   return `${style}<div class="lk" role="group" aria-label="${escaped(view.title)}">
 <header>${tag(heading, {}, escaped(view.title))}<span>${escaped(view.source)}</span></header>
 ${over}<div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
 ${view.isNear ? NUMBERS : ""}
 <p data-part="say" aria-live="polite"></p><div data-part="tip" aria-hidden="true" hidden></div>
-${player}
 ${under}${view.isNear ? "" : NUMBERS}
 <details data-part="more"><summary>More</summary><div data-part="further"></div>
 <div class="bar">${others}</div>${seldom}</details>

@@ -13,11 +13,12 @@ const NAMES = 48; // and before it, for names of ranks
 const BOLD = 2; // pixels of an arrow and of a frame
 const TICK = 70; // pixels between two times of it, at least
 
-/** When the first step of a row begins and ends, and how many there are, where each is a send and a receive. */
+/** [begin, end, how many, whether both begin at once] of a row's first step, where each is a send and a receive. */
 function stepOf({ labels, label, start }, { first, last }) {
   const kinds = Array.from(label.subarray(first, last), (each) => labels[each][1]);
   const isStep = (kind, k) => k % 2 || /^i?sendi?recv$/.test([kind, kinds[k + 1]].sort().reverse().join(""));
-  return last - first > 4 && kinds.every(isStep) ? [start[first], start[first + 2], kinds.length / 2] : undefined;
+  const [from, other, to] = start.subarray(first);
+  return last - first > 4 && kinds.every(isStep) ? [from, to, kinds.length / 2, from === other] : undefined;
 }
 
 /** A state in which [t0, t1) lies between two pixels. */
@@ -28,8 +29,8 @@ function zoomed(state, number, [t0, t1], left, right) {
 }
 
 /**
- * { number, run, rank, rows, from, to, count, left, right }: which step of which run stands between which pixels; where
- * its ranks all do alike and exchange messages, and all of it is in view. Else undefined.
+ * { number, run, rank, rows, from, to, count, both, left, right }: which step of which run stands between which pixels;
+ * where its ranks all do alike and exchange messages, and all of it is in view. Else undefined.
  */
 export function enlargedOf(state) {
   const number = state.runs.length - 1;
@@ -42,8 +43,8 @@ export function enlargedOf(state) {
   const left = xOf(state, run.span + shiftOf(state, number)) + BESIDE;
   const right = state.width - RIGHT - 1;
   if (!step || right - left < NARROWEST) return undefined;
-  const [from, to, count] = step;
-  return { number, run, rank, rows, from, to, count, left, right };
+  const [from, to, count, both] = step;
+  return { number, run, rank, rows, from, to, count, both, left, right };
 }
 
 /** The bars of a row within [t0, t1), with their names. */
@@ -105,8 +106,6 @@ function paintFrames(context, { theme }, [x0, x1], { left, right }, top, bottom)
   const frame = (x, until) => context.strokeRect(Math.round(x) + 0.5, top + 0.5, Math.round(until - x), bottom - top);
   context.strokeStyle = theme.ink;
   context.lineWidth = BOLD;
-  context.fillStyle = theme.selection;
-  context.fillRect(x0 - 1, top, x1 - x0, bottom - top);
   frame(x0 - 1, x1 - 1);
   frame(left, right);
   context.lineWidth = 1;
@@ -124,7 +123,7 @@ function paintFrames(context, { theme }, [x0, x1], { left, right }, top, bottom)
 export function paintEnlarged(context, state) {
   const step = enlargedOf(state);
   if (!step) return;
-  const { number, run, rows, from, to, count, left, right } = step;
+  const { number, run, rows, from, to, count, both, left, right } = step;
   const { theme, layout } = state;
   const near = zoomed(state, number, [from, to], left + NAMES, right - EDGE);
   const [top, bottom] = [rows[0].y - 4, rows.at(-1).y + rows.at(-1).bar + 4];
@@ -141,7 +140,13 @@ export function paintEnlarged(context, state) {
   context.fillStyle = theme.ink;
   context.textAlign = "left";
   const times = Math.round(pixelOf(state) / pixelOf(near));
-  context.fillText(`step 1 of ${count}, enlarged ${times} times`, left, layout.heads[number].y + 8);
+  const told = `step 1 of ${count}, enlarged ${times} times, time from its start`;
+  const words = [`${told}: each rank sends and receives at once`, told].slice(!both);
+  context.fillText(
+    words.find((each) => widthOf(context, state, each) < right - left),
+    left,
+    layout.heads[number].y + 8,
+  );
   for (const { row, y, bar, first } of rows) if (first) context.fillText(`rank ${row.rank}`, left + 5, y + bar / 2);
   for (const place of rows) paintBars(context, near, place, [from, to]);
   const gap = layout.gapsIn.find((each) => each.run === number);

@@ -3,8 +3,9 @@
 import { MOST, NEAR, comesAt, hiddenWaits } from "./hidden.js";
 import { COMMUNICATION, COMPUTE, OPTIMIZER } from "./kinds.js";
 import { lateRanks } from "./last_ranks.js";
-import { LEFT, RIGHT, holdsWords, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
-import { widthOf } from "./paint_marks.js";
+import { LEFT, holdsWords, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
+import { arrow } from "./paint_arrows.js";
+import { widthOf, writeBold } from "./paint_marks.js";
 import { lowerBound } from "./search.js";
 import { rowBusy } from "./shares.js";
 import { stepEdges } from "./steps.js";
@@ -13,9 +14,6 @@ import { timeText } from "./words.js";
 const LEAST = 3; // pixels of a wait whose end is tied to who comes
 const PALE = "66"; // of the colour of a wait, between its stripes
 const FRAME = 2; // pixels of a line round what a late rank computes later
-const PAD = 4; // pixels beside words
-const FONT = "12px system-ui, sans-serif";
-const BOLD_FONT = "700 12px system-ui, sans-serif";
 
 /** [begin, end] of the waits in view of one row that a late rank ends. */
 function waitsOf(state, number, row, late) {
@@ -29,23 +27,6 @@ function waitsOf(state, number, row, late) {
     found.push([begins[k], ends[k]]);
   }
   return found;
-}
-
-/** Write the first of some words, in bold, that fit between two pixels, about a middle, on a ground of its own. */
-function writeBold(context, state, words, [from, to], middle, y, [ink, ground]) {
-  const [left, right] = [Math.max(from, LEFT), Math.min(to, state.width - RIGHT)];
-  context.font = BOLD_FONT;
-  for (const told of words) {
-    const half = context.measureText(told).width / 2 + PAD;
-    if (2 * half > right - left) continue;
-    const x = Math.min(Math.max(middle, left + half), right - half);
-    context.fillStyle = ground; // no line goes through words
-    context.fillRect(x - half, y - 7, 2 * half, 14);
-    context.fillStyle = ink;
-    context.fillText(told, x, y);
-    break;
-  }
-  context.font = FONT;
 }
 
 /** A frame in dashes from where a call begins to where a late rank comes for it, and how long that is, in words. */
@@ -79,7 +60,7 @@ function gapAt({ segmentStart, segmentEnd }, { from, to }, time) {
   return [next > from ? segmentEnd[next - 1] : -Infinity, next < to ? segmentStart[next] : Infinity];
 }
 
-/** A frame round each wait; how many and long: above, where the rank computes nothing, with lines, or in the first. */
+/** A frame round each wait; how many and long: above, where the rank computes nothing, or in the first. */
 function tellWaits(context, state, place, work, group, whom) {
   const { run: number, y, bar } = place;
   const { runs, theme } = state;
@@ -88,11 +69,6 @@ function tellWaits(context, state, place, work, group, whom) {
   context.lineWidth = FRAME;
   context.strokeStyle = context.fillStyle = theme.alarm;
   const where = work ?? place;
-  const middles = ends.map(([from, to]) => (from + to) >> 1);
-  const [first, last] = [middles[0], middles.at(-1)];
-  const foot = where.y + where.bar - FRAME;
-  context.fillRect(first, foot, last - first, FRAME); // from the words to each wait that they count
-  if (work) for (const x of middles) context.fillRect(x - 1, foot, FRAME, y - foot);
   context.fillStyle = theme.alarm + PALE;
   for (const [from, to] of ends) {
     context.fillRect(from, y, to - from, bar);
@@ -101,11 +77,9 @@ function tellWaits(context, state, place, work, group, whom) {
   context.lineWidth = 1;
   const all = timeText(group.reduce((sum, [begin, end]) => sum + end - begin, 0));
   const room = work ? gapAt(runs[number], work.row, group[0][0] + 1).map(at) : ends[0];
-  const isOne = group.length === 1;
-  const told = `${isOne ? "" : `${group.length} `}waits${whom ? ` for ${whom}` : ""}: ${all}`;
-  const words = [`${told} in all`, told, all].slice(isOne && 2 - Boolean(whom));
-  const middle = (first + last) / 2;
-  writeBold(context, state, words, room, middle, where.y + where.bar / 2, [theme.alarm, theme.band]);
+  const told = `${group.length > 1 ? `${group.length} ` : ""}waits for ${whom}: ${all}`;
+  const middle = (ends[0][0] + ends.at(-1)[1]) / 2;
+  writeBold(context, state, [told, all], room, middle, where.y + where.bar / 2, [theme.alarm, theme.band]);
 }
 
 /** When a row has computed what a step is for, but for its optimizer. */
@@ -119,7 +93,6 @@ function computedBy({ segmentStart, segmentEnd, segmentCategory }, { from, to },
 function tellLater(context, state, { run: number, row, y, bar }, other) {
   const { runs, theme } = state;
   const run = runs[number];
-  let isFirst = true;
   for (const end of (stepEdges(run) ?? []).slice(1)) {
     const [from, to] = [other, row].map((each) => computedBy(run, each, end));
     const ends = [from, to].map((time) => Math.round(xOf(state, time + shiftOf(state, number))));
@@ -130,14 +103,13 @@ function tellLater(context, state, { run: number, row, y, bar }, other) {
     context.lineWidth = 1;
     const long = timeText(to - from);
     const category = run.segmentCategory[lowerBound(run.segmentEnd, row.from, row.to, to)];
-    const words = [`done ${long} later`, `+${long}`].slice(!isFirst);
+    const words = [`done ${long} later`, `+${long}`];
     const colours = [theme.onBar[category], theme.colours[category]];
     writeBold(context, state, words, [ends[0] + FRAME, ends[1] - FRAME], (ends[0] + ends[1]) / 2, y + bar / 2, colours);
-    isFirst = false;
   }
 }
 
-/** Tell of each run whose headline names who comes last; what is alike step for step in full once. */
+/** Tell of each run whose headline names who comes last. */
 export function paintLate(context, state) {
   state.runs.forEach((run, number) => {
     const ranks = lateRanks(run);
@@ -148,28 +120,27 @@ export function paintLate(context, state) {
     if (!late.length) return;
     const comers = late.map(({ row }) => row);
     const whom = `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)}`;
-    const top = Math.min(...late.map((place) => (workOf(place) ?? place).y));
+    const { y: top, bar: high } = workOf(late[0]) ?? late[0];
     const told = [];
     context.textAlign = "center";
     for (const place of calls.filter(({ row }) => !ranks.includes(row.rank))) {
       const waits = waitsOf(state, number, place.row, comers);
       const work = workOf(place);
       const groups = work ? together(run, work, waits) : waits.map((wait) => [wait]);
-      context.fillStyle = state.theme.alarm;
-      for (const [, end] of groups[0] ?? []) {
-        const x = Math.round(xOf(state, end + shiftOf(state, number)));
-        context.fillRect(x - FRAME, Math.min(top, place.y), FRAME, Math.abs(top - place.y)); // to who ends it
+      context.strokeStyle = context.fillStyle = state.theme.alarm;
+      const head = place.y < top ? top : top + high;
+      for (const [, end] of groups.flat()) {
+        const x = Math.round(xOf(state, end + shiftOf(state, number))) - FRAME / 2;
+        arrow(context, x, place.y, x, head, FRAME); // to who ends it
       }
       told.push([place, work, groups]);
       if (!work) continue;
       const least = LEAST * pixelOf(state);
-      const [hidden] = hiddenWaits(run, place.row, comers, windowOf(state, number), least);
-      if (hidden) paintHidden(context, state, place, hidden);
+      const hidden = hiddenWaits(run, place.row, comers, windowOf(state, number), least);
+      for (const wait of hidden) paintHidden(context, state, place, wait);
     }
     for (const [place, work, groups] of told) {
-      groups.forEach((group, k) => {
-        tellWaits(context, state, place, work, group, !k && whom);
-      });
+      for (const group of groups) tellWaits(context, state, place, work, group, whom);
     }
     const other = told[0]?.[1];
     for (const work of late.map(workOf)) if (work && other) tellLater(context, state, work, other.row);

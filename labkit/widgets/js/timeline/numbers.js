@@ -1,6 +1,7 @@
 // The numbers of an interval of time: all from the columns the picture is painted from.
 
-import { COMPUTE } from "./kinds.js";
+import { hiddenWaits } from "./hidden.js";
+import { COMMUNICATION, COMPUTE } from "./kinds.js";
 import { lateRanks, workingRank } from "./last_ranks.js";
 import { lowerBound } from "./search.js";
 import { before, rowBusy } from "./shares.js";
@@ -110,12 +111,24 @@ const meansOf = (all, ranks, of) =>
     ),
   );
 
-/** { ranks, compute, others } of the ranks that come last, where they compute longer: means, ns. */
-function slowerOf(run, all) {
+/** { ranks, compute, others, hidden } of the ranks that come last, where they compute longer: means, ns. */
+function slowerOf(run, all, window) {
   const ranks = lateRanks(run);
   const [compute, others] = meansOf(all, ranks, ({ computed }) => computed);
   if (!(compute >= SLOWER * others && others > 0)) return undefined; // nobody is late
-  return { ranks, compute, others };
+  return { ranks, compute, others, hidden: hiddenOf(run, ranks, window) };
+}
+
+/** How long the mean of the others waits for the late ranks while it computes, ns. */
+function hiddenOf(run, late, window) {
+  const isLate = ({ rank }) => late.includes(rank);
+  const calls = run.rows.filter(({ lane }) => lane === COMMUNICATION);
+  const comers = calls.filter(isLate);
+  const long = (row) => hiddenWaits(run, row, comers, window).reduce((sum, [begin, end]) => sum + end - begin, 0);
+  return meanOf(
+    calls.filter((row) => !isLate(row)),
+    long,
+  );
 }
 
 /** { rank, busy, others, waiting } of a rank that works while others wait: how long it is busy, they are, they wait. */
@@ -166,12 +179,12 @@ export function numbers(shown, from, to) {
     ...waiters(run, ranks, t1 - t0),
     areExposedAlike: areAlike(exposures, t1 - t0),
     busiest: busiest.rank,
-    moves: ranks.map(({ rank, communication, sent, received }) => [rank, communication, sent + received]),
+    moves: ranks.map(({ rank, communication }) => [rank, communication]),
     edges,
     title: run.title ?? "",
     inTime: run.in_time,
     works: worksOf(run, ranks),
-    slower: isKnown ? slowerOf(run, ranks) : undefined,
+    slower: isKnown ? slowerOf(run, ranks, [t0, t1]) : undefined,
     ...sharesOf(sums, all, isKnown),
     busbw: busBandwidth(run, t0, t1),
   };

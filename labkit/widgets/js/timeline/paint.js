@@ -28,6 +28,7 @@ const END_FONT = "600 16px system-ui, sans-serif";
 const TICK = 90; // pixels between two ticks, at least
 const PEAK = 7; // pixels of a peak of memory, at least
 const NAME_ROOM = 63; // pixels left of the names of lanes
+const HALF = 7; // pixels of a line of two, from their middle
 const NAME = 12; // pixels from one rank's name to the next, at least
 
 /** Clear the ground, paint `pixels` on it, and set the pen for CSS pixels. */
@@ -160,9 +161,10 @@ function paintName(context, state, place) {
   context.fillStyle = state.theme.ink;
   if (isLate) context.font = LATE_FONT;
   const [name, numbers] = nameOf(state, place).split(": ");
-  context.fillText(name, 4, y + bar / 2, NAME_ROOM);
-  const below = rowBelow(state, place);
-  if (numbers) context.fillText(numbers, 15, below.y + below.bar / 2);
+  const { y: under, bar: high } = (numbers && rowBelow(state, place)) || place;
+  const middle = (y + (numbers ? under + high : y + bar)) / 2; // of both rows, where it is as high
+  context.fillText(name, 4, middle - (numbers ? HALF : 0), NAME_ROOM);
+  if (numbers) context.fillText(numbers, 15, middle + HALF);
   context.font = FONT;
 }
 

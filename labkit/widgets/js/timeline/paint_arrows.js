@@ -2,6 +2,7 @@
 
 import { enlargedOf } from "./enlarged.js";
 import { shiftOf, windowOf, xOf } from "./layout.js";
+import { writeBold } from "./paint_marks.js";
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
 
@@ -92,9 +93,12 @@ export function paintMessage(context, state, number, f, thick, gap) {
   const [words, x, y] =
     (!to && [`to rank ${peerOf(source)}`, x1 + 6, gap]) ||
     (!from && [`from rank ${peerOf(target)}`, x0 - 6, gap]) ||
-    (!isDown && [`to rank ${to.row.rank}: ${timeText(arrives - leaves)} on the way`, x0 - 10, y0 - 12]) ||
     [];
   if (words) context.fillText(words, x, y);
+  if (!from || !to || !isDown) return;
+  context.textAlign = "center";
+  const told = [`${timeText(arrives - leaves)} on the way`];
+  writeBold(context, state, told, [x0, x1], (x0 + x1) / 2, (y0 + y1) / 2, [state.theme.ink, state.theme.band]);
 }
 
 /** Draw the messages in view; where they are many, only those of the event in focus. */

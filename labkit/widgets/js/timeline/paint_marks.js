@@ -7,6 +7,8 @@ import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
 
 const MOST_OUTLINES = 1500;
+const PAD = 4; // pixels beside words
+const FONT = "12px system-ui, sans-serif";
 const SEAM = 6; // pixels of a bar, at least, whose begin is parted from the one before
 
 /** Call `draw` with each event in view that is at least `least` pixels wide, and its begin and width in pixels. */
@@ -29,6 +31,23 @@ export function widthOf(context, state, text) {
     state.widths.set(text, width);
   }
   return width;
+}
+
+/** Write the first of some words, in bold, that fit between two pixels, about a middle, on a ground of its own. */
+export function writeBold(context, state, words, [from, to], middle, y, [ink, ground]) {
+  const [left, right] = [Math.max(from, LEFT), Math.min(to, state.width - RIGHT)];
+  context.font = `700 ${FONT}`;
+  for (const told of words) {
+    const half = context.measureText(told).width / 2 + PAD;
+    if (2 * half > right - left) continue;
+    const x = Math.min(Math.max(middle, left + half), right - half);
+    context.fillStyle = ground; // no line goes through words
+    context.fillRect(x - half, y - 7, 2 * half, 14);
+    context.fillStyle = ink;
+    context.fillText(told, x, y);
+    break;
+  }
+  context.font = FONT;
 }
 
 /** Letters that a name has at least where its last words are left out: fewer say nothing. */

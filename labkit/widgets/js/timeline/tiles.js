@@ -3,7 +3,7 @@
 import { element, unbroken } from "./element.js";
 import { ranksText } from "./layout.js";
 import { NOTED } from "./numbers.js";
-import { bytesText, percentText, timeText } from "./words.js";
+import { percentText, timeText } from "./words.js";
 
 /** Times in words; nothing beside something in its unit. */
 function timesText(times) {
@@ -91,17 +91,15 @@ function explains([run, other], [before, after]) {
   return (after / other.numRanks - before / run.numRanks) * change > 0;
 }
 
-/** What one rank sends and receives in both runs and how long it takes, where that makes most of the difference. */
+/** How long one rank sends and receives in both runs, where that makes most of the difference. */
 function movingTiles([run, other]) {
   if (!other) return [];
   const { busiest } = other.window < run.window ? run : other;
-  const both = [run, other].map(({ moves }) => moves.find(([rank]) => rank === busiest) ?? []);
-  const [[, before, bytes], [, after, theirs]] = both;
-  if (!((after - before) / (other.window - run.window) > MOST)) return [];
-  const who = `rank ${busiest}`;
-  const time = [`${who} sends or receives`, "busy", timesText([before, after])];
-  const sizes = both.map(([, , size]) => bytesText(size)).join(" → ");
-  return bytes && theirs ? [[`in and out of ${who}`, "bytes", sizes], time] : [time];
+  const [before, after] = [run, other].map(({ moves }) => moves.find(([rank]) => rank === busiest)?.[1]);
+  const part = (after - before) / (other.window - run.window);
+  if (!(part > MOST)) return [];
+  const share = part < 1 ? `: ${percent(part)} of the difference` : "";
+  return [[`time rank ${busiest} sends or receives${share}`, "busy", timesText([before, after])]];
 }
 
 /** "rank 2", "ranks 1, 3". */
@@ -132,11 +130,16 @@ function worksTiles([{ works, window }], isZoomed) {
 }
 
 /** What a step takes longer because some come last, where it is known how long it would take if they did not. */
-function costTile([{ edges, inTime, slower }, other]) {
+function costTile([{ edges, inTime, slower, blocked, waiting, numRanks }, other]) {
   if (other || !edges || !inTime || !slower) return [];
-  const saved = (edges.at(-1) - edges[0]) / (edges.length - 1) - inTime;
-  const label = `faster if ${nameOf(slower.ranks)} came in time (replayed)`;
-  return [[label, "calls wait less and begin earlier", `${timeText(saved)} a step`]];
+  const count = edges.length - 1;
+  const who = nameOf(slower.ranks);
+  const parts = [blocked / countOf({ waiting, numRanks }), slower.hidden].map((time) => time / count);
+  const words = [(edges.at(-1) - edges[0]) / count - inTime, ...parts].map(timeText);
+  const [saved, waits, late] = words.map(Number.parseFloat);
+  const isSum = late && Number((waits + late).toPrecision(3)) === saved; // as shown: in units that differ it is none
+  const sum = `lost to ${who}: ${waits} waiting + ${late} late start`;
+  return [[isSum ? sum : `faster if ${who} came in time (replayed)`, "replayed in time", `${words[0]} a step`]];
 }
 
 /** How long ranks wait; of one that works while they do, how long it is busy. */
