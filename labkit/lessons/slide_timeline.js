@@ -187,7 +187,7 @@ function drawTwo(drawing) {
   const isBeside = state.runs.map(
     (_, number) => steps[number] && bars.widthIn(nameOf(state, number, steps), bars.NAMES, 650) + 20 < left,
   );
-  const weights = steps.map((step, number) => (!step ? 1 : isBeside[number] ? 1.35 : 1.75));
+  const weights = steps.map((step, number) => (step && !isBeside[number] ? 1.75 : (step && 1.35) || 1));
   withKey(drawing, (top) => {
     let y = top;
     state.runs.forEach((run, number) => {

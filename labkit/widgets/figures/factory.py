@@ -17,7 +17,7 @@ _TOP, _TALL, _CHIP = 22, 42, 18
 _GRID = _TOP + _TALL + 68
 _ROWS = 148
 """Pixels of all stages' rows below the stations."""
-_KEY, _AXIS, _WHOLE, _LETTERS = 34, 28, 246, 19
+_KEY, _AXIS, _WHOLE, _LETTERS = 34, 28, 264, 19
 """Of the whole step: the heights of its key, of its axis and in all, and the size of its letters, which a room reads."""
 _IDLE = 60
 """Pixels of a gap that says that it is idle."""

@@ -66,7 +66,7 @@ def _state(
         end = corners[(rank + 1) % size]
         followed = at is None or moved == (rank, (rank + 1) % size)
         near, far = _between((x, y), end, 0.3), _between((x, y), end, 0.7)
-        shapes.append(Path((near, far), "send" if moved or followed else "line", 5 if followed else 2, arrow=True))
+        shapes.append(Path((near, far), "send" if moved or followed else "line", 4 if followed else 2, arrow=True))
     for rank, (x, y) in enumerate(corners):
         left = x - size * cell / 2
         shapes.append(Words(x, y - cell / 2 - 7, f"rank {rank}", 16, "middle", bold=rank == at))
