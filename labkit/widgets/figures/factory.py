@@ -17,7 +17,7 @@ _TOP, _TALL, _CHIP = 22, 42, 18
 _GRID = _TOP + _TALL + 68
 _ROWS = 148
 """Pixels of all stages' rows below the stations."""
-_KEY, _AXIS, _WHOLE, _LETTERS = 34, 28, 264, 19
+_KEY, _AXIS, _WHOLE, _LETTERS = 34, 28, 252, 19
 """Of the whole step: the heights of its key, of its axis and in all, and the size of its letters, which a room reads."""
 _IDLE = 60
 """Pixels of a gap that says that it is idle."""
@@ -106,7 +106,7 @@ def _whole(placed: Schedule, turns: int) -> Frame:
     for turn in range(0, turns + 1, turns // 3 if turns % 3 == 0 else turns):
         words = f"{turn} turns" if turn == turns else str(turn)
         shapes.append(Words(_LEFT_WHOLE + turn * wide, _WHOLE - 8, words, _LETTERS, "middle", bold=turn == turns))
-    return Frame("A forward takes 1 turn, a backward 2. B0 is the backward of microbatch 0.", tuple(shapes))
+    return Frame("A forward takes 1 turn; a backward, such as B0, takes 2.", tuple(shapes))
 
 
 def _idle(placed: Schedule, stage: int, turns: int, top: float, wide: float) -> list[Shape]:
