@@ -27,7 +27,8 @@ def test_numbers_of_a_schedule_are_large_or_left_out_and_a_backward_has_its_lett
     page = browser.new_page(viewport={"width": 1280, "height": 720})
     page.goto(deck("08_pipeline", tmp_path))
     go_to(page, "room for 2")
-    assert not page.locator("section.present .hall [data-op] + text").count()  # 51 turns: no room for a B0 that is read
+    inside = page.locator("section.present .hall [data-op] + text").all_text_contents()
+    assert not any(inside)  # 51 turns: no room for a B0 that is read
     words = page.locator("section.present .hall > text").evaluate_all(SIZES)
     assert [said for said, _ in words if said][:3] == ["forward", "backward", "idle"]
     assert {size for said, size in words if said} == {20}  # 36 on the slide

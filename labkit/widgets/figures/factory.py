@@ -18,7 +18,7 @@ _GRID = _TOP + _TALL + 68
 _ROWS = 148
 """Pixels of all stages' rows below the stations."""
 _KEY, _AXIS, _WHOLE, _LETTERS = 34, 28, 252, 19
-"""Of the whole step: the heights of its key, of its axis and in all, and the size of its letters, which a room reads."""
+"""Of the whole step: heights of its key, its axis and in all, and the size of letters that a room reads."""
 _IDLE = 60
 """Pixels of a gap that says that it is idle."""
 _LEFT, _LEFT_WHOLE, _HELD = 78, 96, 90
