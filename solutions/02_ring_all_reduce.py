@@ -546,7 +546,7 @@ labkit.reveal("ring_us", alone.timeline.makespan_ns / 1e3)
 labkit.answer("twice_the_ranks", "about as long")
 
 # %% [markdown] tags=["slide-only"]
-# ## Every rank sends less than 2B
+# ## In a ring, every rank sends less than 2B
 #
 # To sum B = 100 MB, a rank of a ring sends:
 #
@@ -554,9 +554,9 @@ labkit.answer("twice_the_ranks", "about as long")
 #
 # | ranks N | rank 0 sends | each rank of a ring sends |
 # |---:|---:|---:|
-# | 2 | 100.0 MB | 100.0 MB |
-# | 8 | 700.0 MB | 175.0 MB |
-# | 1,024 | 102,300.0 MB | 199.8 MB |
+# | 2 | 100 MB | 100 MB |
+# | 8 | 700 MB | 175 MB |
+# | 1,024 | 102,300 MB | 199.8 MB |
 #
 # <!-- notes: Rank 0 is the one that all bytes pass through. It receives as much as it sends, first the one and then the other. A rank of a ring receives as much, too, but at the same time. Patarasuk and Yuan 2009: over messages between pairs, nothing needs less. -->
 

@@ -62,7 +62,7 @@ labkit.figure("factory", num_stages=3, num_microbatches=1)
 # | | forward → | ← backward |
 # |---|---|---|
 # | left GPU | `left = module(x)`, sends `left` | gets `grad`, `left.backward(grad)` |
-# | right GPU | gets `x`, `x.requires_grad_()` | `loss.backward()`, sends `x.grad` |
+# | right GPU | gets `left` as `x`, `x.requires_grad_()` | `loss.backward()`, sends `x.grad` |
 #
 # Autograd stops at the cable. **You** carry the gradient of `x`, what entered a stage.
 #
@@ -151,7 +151,7 @@ labkit.check("one_batch", run_stage)
 # %% [markdown] tags=["slide-only"]
 # ## Four GPUs, the work of one
 #
-# Four stages, one on each rank, and one batch of 16,384 samples.
+# Four stages, one on each rank, one batch of 16,384 samples. A plan counts turns, a run seconds.
 #
 # **To the room:** what share of the time does a GPU wait?
 #

@@ -53,6 +53,7 @@ _OWN = (
     "slide_prose.js",
     "slide_bars.js",
     "slide_ranks.js",
+    "slide_messages.js",
     "slide_timeline.js",
     "slide_story.js",
     "slides.js",

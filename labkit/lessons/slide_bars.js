@@ -152,7 +152,7 @@ class Drawing {
       for (next = k + 1; bars[next]?.words === words && bars[next].a - bars[next - 1].b < 5; next++);
       const own = bars.slice(k, next);
       const whole = own.at(-1).b - own[0].a;
-      const size = NARROW.find((each) => widthIn(words, each) + 16 <= whole) ?? WORDS;
+      const size = NARROW.find((each) => widthIn(words, each) + 16 <= whole && each + 4 <= high) ?? WORDS;
       const room = widthIn(words, size) + 16;
       const places = own.every(({ a, b }) => b - a >= room) ? own : [{ a: own[0].a, b: own.at(-1).b }];
       if (high < size + 4 || whole < room) {

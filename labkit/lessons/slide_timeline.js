@@ -2,14 +2,15 @@
 
 const bars = globalThis.slideBars;
 const ranks = globalThis.slideRanks;
+const messages = globalThis.slideMessages;
 
 const LENGTHS = 42; // of how long a run took
 const GAP = 14; // between two ranks, and with arrows from one to the other
 const WIDE_GAP = 34;
-const STEP_GAP = 26; // with those of an enlarged step
+const STEP_GAP = 34; // with those of an enlarged step
+const BLOCK = 42; // of a run that is many steps
 const MEMORY = 64; // of what a rank holds, under its bars
 const MOST_ARROWS = 16;
-const CROWDED = 14; // pixels of a bar, under which the first step is drawn again, enlarged
 const UNITS = [
   ["s", 1e9],
   ["ms", 1e6],
@@ -90,25 +91,10 @@ function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasM
   return places;
 }
 
-/** When a call began to move bytes, and when it had moved them. */
-function movedIn(run, rank, event) {
-  const rows = run.rows.filter((row) => row.rank === rank && event >= row.first && event < row.last);
-  const moved = rows.flatMap((row) => bars.barsOf(run, row)).filter((bar) => bar[3] === event && bar[2] !== bars.STILL);
-  return [moved[0]?.[0] ?? run.start[event], moved.at(-1)?.[1] ?? run.end[event]];
-}
-
-/** A run's messages: [from event, to event, from rank, to rank]. */
-function messagesOf(run) {
-  const rankOf = (event) => run.rows.find(({ first, last }) => event >= first && event < last)?.rank;
-  const arrows = [];
-  run.flow_from?.forEach((source, f) => arrows.push([source, run.flow_to[f], rankOf(source), rankOf(run.flow_to[f])]));
-  return arrows;
-}
-
 /** Messages between ranks that are shown, where there are few. */
 function arrowsOf(drawing) {
   const shown = new Set(drawing.shown[0].map(({ rank }) => rank));
-  const arrows = messagesOf(drawing.state.runs[0]);
+  const arrows = messages.messagesOf(drawing.state.runs[0]);
   const seen = arrows.filter(([, , one, other]) => one !== other && shown.has(one) && shown.has(other));
   return seen.length > MOST_ARROWS ? [] : seen;
 }
@@ -118,18 +104,11 @@ function drawMessage(drawing, places, x, [source, target, from, to]) {
   const [run] = drawing.state.runs;
   const [one, other] = [from, to].map((rank) => places.find((place) => place.rank === rank));
   const [y1, y2] = other.y > one.y ? [one.y + one.high, other.y] : [one.y, other.y + other.high];
-  drawArrow(drawing, [x(movedIn(run, from, source)[0]), y1], [x(movedIn(run, to, target)[1]), y2]);
-}
-
-function drawArrow(drawing, [x1, y1], [x2, y2]) {
-  const { theme } = drawing.state;
-  const angle = Math.atan2(y2 - y1, x2 - x1);
-  const sides = [2.6, -2.6].map((turn) => [x2 + 18 * Math.cos(angle + turn), y2 + 18 * Math.sin(angle + turn)]);
-  const [a, b] = sides.map((side) => side.map((each) => each.toFixed(1)).join(" "));
-  const d = `M${x1.toFixed(1)} ${y1.toFixed(1)}L${x2.toFixed(1)} ${y2.toFixed(1)}`;
-  drawing.add(`<path d="${d}" stroke="${theme.paper}" stroke-width="8"/>`);
-  drawing.add(`<path d="${d}" stroke="${theme.arrow}" stroke-width="3.5"/>`);
-  drawing.add(`<path d="M${x2.toFixed(1)} ${y2.toFixed(1)}L${a}L${b}Z" fill="${theme.arrow}"/>`);
+  messages.drawArrow(
+    drawing,
+    [x(messages.movedIn(run, from, source)[0]), y1],
+    [x(messages.movedIn(run, to, target)[1]), y2],
+  );
 }
 
 /** Times under a run, and its length at its end. */
@@ -157,10 +136,10 @@ function drawAxis(drawing, run, x, y) {
   drawing.add(bars.textOf(x(length), y + 44, end, LENGTHS, `text-anchor="end" font-weight="650" fill="${theme.ink}"`));
 }
 
-/** The ranks that are drawn of each run: of steps that all ranks do at once, three beside another run. */
+/** The ranks that are drawn of each run: of steps that all ranks do at once, two beside another run. */
 function shownOf({ state, most }) {
   return state.runs.map((run, number) =>
-    state.runs.length > 1 && stepOf(run, 0) ? ranks.firstRanks(run, 3) : ranks.ranksOf(state, number, most),
+    state.runs.length > 1 && messages.stepOf(run, 0) ? ranks.firstRanks(run, 2) : ranks.ranksOf(state, number, most),
   );
 }
 
@@ -195,95 +174,97 @@ function withKey(drawing, draw) {
   return below;
 }
 
-/** The first of many steps that are a send and a receive each: [begin, end, how many]. */
-function stepOf(run, rank) {
-  const row = run.rows.find((each) => each.rank === rank && each.lane === 1);
-  if (!row) return null;
-  const kinds = [];
-  for (let i = row.first; i < row.last; i++) kinds.push(run.labels[run.label[i]][1]);
-  const first = kinds.findIndex((kind) => /send|recv/.test(kind));
-  const calls = kinds.slice(first);
-  const isStep = (kind, k) => k % 2 || /^i?recv\+i?send$/.test([kind, calls[k + 1]].sort().join("+"));
-  if (first < 0 || calls.length < 6 || !calls.every(isStep)) return null;
-  return [run.start[row.first + first], run.start[row.first + first + 2], calls.length / 2];
-}
-
-/** Two runs on one axis, with their lengths at their ends; of one that is short and crowded the first step again. */
+/** Two runs on one axis, with their lengths at their ends; of one that is many steps the first, enlarged. */
 function drawTwo(drawing) {
   const { state, width, height, shown } = drawing;
-  const left = 4;
   const longest = Math.max(...state.runs.map(({ span }) => span));
   const ends = Math.max(...state.runs.map((run) => bars.widthIn(timeWords(lastedOf(run)), LENGTHS, 650)));
-  const names = namesOf(drawing);
-  const x = scaleOf(0, longest, left + names + 22, width - ends - 20);
-  const steps = state.runs.map((run, number) => stepOf(run, shown[number][0].rank));
-  const isOneStepped = steps.filter(Boolean).length === 1;
-  const draw = (top) => {
-    const weights = steps.map((step) => (step && isOneStepped ? 1.4 : 1));
+  const left = 4 + namesOf(drawing) + 22;
+  const x = scaleOf(0, longest, left, width - ends - 20);
+  const steps = state.runs.map((run, number) => messages.stepOf(run, shown[number][0].rank));
+  const long = Math.max(...steps.map((step) => (step ? step[1] - step[0] : 0)));
+  const near = ([begin]) => scaleOf(begin, begin + long, left, width - 6); // one scale for the steps of both
+  const isBeside = state.runs.map(
+    (_, number) => steps[number] && bars.widthIn(nameOf(state, number, steps), bars.NAMES, 650) + 20 < left,
+  );
+  const weights = steps.map((step, number) => (step && !isBeside[number] ? 1.75 : (step && 1.35) || 1));
+  withKey(drawing, (top) => {
     let y = top;
     state.runs.forEach((run, number) => {
-      const each = ((height - top - 24) * weights[number]) / (weights[0] + weights[1]);
-      const [end, from, high] = [x(run.measured?.[1] ?? run.span), y + 46, each - (steps[number] ? 56 : 48)];
-      if (number) drawing.add(bars.rectOf(0, y - 14, width, 2, `fill="${drawing.quiet}"`));
-      drawing.add(bars.textOf(left, y + 32, run.name, bars.NAMES, `font-weight="650" fill="${drawing.ink}"`));
-      const gap = steps[number] && isOneStepped ? STEP_GAP : GAP;
-      const whole = { top: from, high, x, from: 0, to: run.span, left, hasNames: true, shown: shown[number], gap };
-      const places = drawRun(drawing, number, whole);
-      drawing.add(
-        bars.rectOf(end, from - 6, 3, places.at(-1).y + places.at(-1).high - from + 12, `fill="${drawing.ink}"`),
-      );
-      const words = timeWords(lastedOf(run));
-      const look = `font-weight="650" fill="${drawing.ink}"`;
-      drawing.add(bars.textOf(end + 14, from + high / 2, words, LENGTHS, look));
-      if (steps[number]) {
-        nameSteps(drawing, run, steps[number][2], places, x);
-        const room = { x, from: end + ends + 40, top: from, high };
-        if (isOneStepped) enlarge(drawing, number, places, steps[number], room);
+      const each = ((height - top - 16) * weights[number]) / (weights[0] + weights[1]);
+      if (number) drawing.add(bars.rectOf(0, y - 8, width, 2, `fill="${drawing.quiet}"`));
+      drawing.add(bars.textOf(4, y + 32, nameOf(state, number, steps), bars.NAMES, boldIn(drawing)));
+      const step = steps[number];
+      const from = y + (isBeside[number] ? 2 : 46);
+      const whole = { x, from: 0, to: run.span, left: 4, hasNames: true, shown: shown[number] };
+      if (step) {
+        drawBlock(drawing, run, step, x, from);
+        drawEnds(drawing, run, x, from, BLOCK);
+        enlarge(drawing, number, step, { ...whole, near: near(step), top: from + BLOCK, bottom: y + each - 4 });
+      } else {
+        const last = drawRun(drawing, number, { ...whole, top: from, high: each - 56 }).at(-1);
+        drawEnds(drawing, run, x, from, last.y + last.high - from);
       }
-      y += each + 24;
+      y += each + 16;
     });
-  };
-  withKey(drawing, draw);
+  });
 }
 
-/** Say below a run's bars how many steps they are. */
-function nameSteps(drawing, run, count, places, x) {
-  const { rank, y, high } = places.at(-1);
-  const { last } = run.rows.find((row) => row.rank === rank && row.lane === 1);
-  const [begin, end] = [x(run.start[last - 2 * count]), x(run.end[last - 1])];
+const boldIn = ({ ink }) => `font-weight="650" fill="${ink}"`;
+
+/** A run's name, and of two that are steps how many times as long as the first the other one takes. */
+function nameOf({ runs }, number, steps) {
+  const times = lastedOf(runs[number]) / lastedOf(runs[0]);
+  return runs[number].name + (number && steps.every(Boolean) ? `: ${times.toFixed(1)} times as long` : "");
+}
+
+/** A line where a run ends, and beside it how long it took. */
+function drawEnds(drawing, run, x, top, high) {
+  const end = x(run.measured?.[1] ?? run.span);
+  drawing.add(bars.rectOf(end, top - 6, 3, high + 12, `fill="${drawing.ink}"`));
+  drawing.add(bars.textOf(end + 14, top + high / 2 + 14, timeWords(lastedOf(run)), LENGTHS, boldIn(drawing)));
+}
+
+/** All steps of a run as one block, in which the first is marked. */
+function drawBlock(drawing, run, [begin, end, count], x, y) {
+  const [from, to] = [x(begin), x(run.measured?.[1] ?? run.span)];
+  const { theme } = drawing.state;
+  drawing.add(bars.rectOf(from, y, to - from, BLOCK, `fill="${theme.band}" stroke="${drawing.ink}" stroke-width="2"`));
+  drawing.add(bars.rectOf(from, y, x(end) - from, BLOCK, `data-step fill="${drawing.ink}"`));
   const look = `text-anchor="middle" fill="${drawing.ink}"`;
-  drawing.add(`<path d="M${begin} ${y + high + 4}v7H${end}v-7" fill="none" stroke="${drawing.ink}" stroke-width="2"/>`);
-  drawing.add(bars.textOf((begin + end) / 2, y + high + 40, `${count} steps`, bars.TICKS, look));
+  drawing.add(bars.textOf((x(end) + to) / 2, y + BLOCK / 2 + 13, `${count} steps`, bars.NAMES, look));
 }
 
-/** The first step of a run whose bars are too narrow to be told apart, as wide as there is room. */
-function enlarge(drawing, number, places, [begin, end, count], { x, from, top, high }) {
+/** The first step of a run below the block of all of them, as wide as there is room. */
+function enlarge(drawing, number, [begin, end, count], { x, near, top, bottom, ...whole }) {
   const run = drawing.state.runs[number];
-  if (drawing.width - from < 420 || x(end) - x(begin) > 3 * CROWDED) return;
-  const bottom = places.at(-1).y + places.at(-1).high;
-  const near = scaleOf(begin, end, from, drawing.width - 6);
-  const times = Math.round((near(end) - near(begin)) / (x(end) - x(begin)));
-  const words = `step 1 of ${count}, enlarged ${times} times`;
-  drawing.add(bars.textOf(from, top - 14, words, bars.TICKS, `fill="${drawing.quiet}"`));
-  const frame = `fill="none" stroke="${drawing.ink}" stroke-width="2"`;
-  const step = { top, high, x: near, from: begin, to: end, hasNames: false, shown: drawing.shown[number] };
-  drawRun(drawing, number, { ...step, gap: STEP_GAP });
-  handOn(drawing, run, places, { begin, end, x: near });
-  drawing.add(bars.rectOf(x(begin), top - 4, x(end) - x(begin), bottom - top + 8, frame));
-  drawing.add(
-    ...[top - 4, bottom + 4].map((y) => `<path d="M${x(end)} ${y}L${from - 6} ${y}" ${frame} stroke-dasharray="6 6"/>`),
-  );
+  const ray = `stroke="${drawing.quiet}" stroke-width="2" stroke-dasharray="6 6"`;
+  const from = top + 24;
+  drawing.add(...[begin, end].map((time) => `<path d="M${x(time)} ${top}L${near(time)} ${from}" ${ray}/>`));
+  const more = whole.shown.at(-1).more ? 0 : bars.NAMES + 2;
+  const step = { ...whole, x: near, from: begin, to: end, top: from, high: bottom - from - more, gap: STEP_GAP };
+  const right = handOn(drawing, run, drawRun(drawing, number, step), { begin, end, x: near });
+  const words = `step 1 of ${count}: ${timeWords(end - begin)}`;
+  const isFree = right + bars.widthIn(words, bars.NAMES) + 30 < drawing.width;
+  const [at, anchor] = isFree ? [drawing.width - 6, "end"] : [near(begin), "start"];
+  drawing.add(bars.textOf(at, bottom - 8, words, bars.NAMES, `text-anchor="${anchor}" fill="${drawing.ink}"`));
 }
 
-/** One arrow for each rank of an enlarged step: from its send to the receive of the next, which may not be shown. */
+/** Arrows from each rank's send to the next one's receive in an enlarged step; where the last one's words end. */
 function handOn(drawing, run, places, { begin, end, x }) {
-  for (const [source, target, from, to] of messagesOf(run)) {
+  let right = 0;
+  for (const [source, target, from, to] of messages.messagesOf(run)) {
     const at = places.findIndex(({ rank }) => rank === from);
     if (at < 0 || run.start[source] < begin || run.start[source] >= end || to !== from + 1) continue;
     const y = places[at].y + places[at].high;
-    const [sent, received] = [x(movedIn(run, from, source)[1]), x(movedIn(run, to, target)[0])];
-    drawArrow(drawing, [sent - STEP_GAP, y], [received + STEP_GAP, y + STEP_GAP]);
+    const [sent, received] = [x(messages.movedIn(run, from, source)[1]), x(messages.movedIn(run, to, target)[0])];
+    messages.drawArrow(drawing, [sent - STEP_GAP, y], [received + STEP_GAP, y + STEP_GAP]);
+    if (at < places.length - 1) continue;
+    const [words, left] = [`to rank ${to}`, received + STEP_GAP + 16];
+    drawing.add(bars.textOf(left, y + STEP_GAP, words, bars.NAMES, `fill="${drawing.ink}"`));
+    right = left + bars.widthIn(words, bars.NAMES);
   }
+  return right;
 }
 
 /** A timeline's drawing for a slide, as SVG of this size. */

@@ -21,15 +21,22 @@ def go_to(page: Any, words: str) -> None:
 
 
 @pytest.mark.in_turn
-def test_backwards_of_two_narrow_turns_have_large_numbers_and_their_key_has_one(browser: Any, tmp_path: Path) -> None:
+def test_numbers_of_a_schedule_are_large_or_left_out_and_a_backward_has_its_letter(
+    browser: Any, tmp_path: Path
+) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 720})
     page.goto(deck("08_pipeline", tmp_path))
     go_to(page, "room for 2")
-    said = page.locator("section.present .hall [data-op*=':B'] + text").evaluate_all(SIZES)
-    assert len(said) == 64 and {size for _, size in said} == {20}  # two schedules, four stages, eight each
-    assert {words for words, _ in said} == set("01234567")  # a B before them would make them small
-    key = page.locator("section.present .hall > text").all_text_contents()[:4]
-    assert key == ["0", "forward", "0", "backward"]
+    inside = page.locator("section.present .hall [data-op] + text").all_text_contents()
+    assert not any(inside)  # 51 turns: no room for a B0 that is read
+    words = page.locator("section.present .hall > text").evaluate_all(SIZES)
+    assert [said for said, _ in words if said][:3] == ["forward", "backward", "idle"]
+    assert {size for said, size in words if said} == {20}  # 36 on the slide
+    go_to(page, "half the memory: yours")
+    for kind, names in (("F", "01234567"), ("B", [f"B{number}" for number in range(8)])):
+        said = page.locator(f"section.present .hall [data-op*=':{kind}'] + text").evaluate_all(SIZES)
+        assert len(said) == 64 and {size for _, size in said} == {20}  # two schedules, four stages, eight each
+        assert {words for words, _ in said} == set(names)
     page.close()
 
 

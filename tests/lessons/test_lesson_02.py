@@ -125,7 +125,7 @@ def test_what_differs_between_runs_is_not_compared(lesson: Lesson) -> None:
 
 
 def test_the_table_of_bytes_says_what_the_functions_return(lesson: Lesson, answers: types.SimpleNamespace) -> None:
-    (table,) = [cell.source for cell in lesson.cells if "## Every rank sends less than 2B" in cell.source]
+    (table,) = [cell.source for cell in lesson.cells if "## In a ring, every rank sends less than 2B" in cell.source]
     rows = re.findall(r"^\| ([\d,]+) \| ([\d,.]+) MB \| ([\d,.]+) MB \|$", table, re.MULTILINE)
     assert len(rows) == 3
     for row in rows:

@@ -219,7 +219,7 @@ def _cells(slides: list[Slide], words: str) -> list[list[str]]:
 
 
 def test_numbers_in_a_deck_s_tables_are_those_of_its_formulas(ring: tuple[Lesson, list[Slide]]) -> None:
-    for row in _cells(ring[1], "Every rank sends less than 2B"):
+    for row in _cells(ring[1], "In a ring, every rank sends less than 2B"):
         ranks = int(row[0].replace(",", ""))
         root, own = (float(cell.removesuffix(" MB").replace(",", "")) for cell in row[1:])
         assert root == (ranks - 1) * 100 and own == round(200 * (ranks - 1) / ranks, 1) < 200

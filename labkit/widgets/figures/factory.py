@@ -17,8 +17,10 @@ _TOP, _TALL, _CHIP = 22, 42, 18
 _GRID = _TOP + _TALL + 68
 _ROWS = 148
 """Pixels of all stages' rows below the stations."""
-_KEY, _LETTERS = 34, 19
-"""Of the whole step: its key's height, and the size of its letters, which a room reads."""
+_KEY, _AXIS, _WHOLE, _LETTERS = 34, 28, 252, 19
+"""Of the whole step: heights of its key, its axis and in all, and the size of letters that a room reads."""
+_IDLE = 60
+"""Pixels of a gap that says that it is idle."""
 _LEFT, _LEFT_WHOLE, _HELD = 78, 96, 90
 _DIGIT, _AROUND = 0.64, 5
 """How wide a digit is, as a part of its letters' size, and the pixels that stay free beside it."""
@@ -91,26 +93,39 @@ def _frame(placed: Schedule, time: int, turns: int) -> Frame:
 def _whole(placed: Schedule, turns: int) -> Frame:
     """Return what the title says of the whole step: how much of it each stage stood empty, and the most it kept."""
     stages = len(placed.stages)
-    line = (_GRID + _ROWS - _KEY) / stages
-    shapes: list[Shape] = []
+    line = (_WHOLE - _KEY - _AXIS) / stages
+    wide = (WIDTH - _LEFT_WHOLE - _HELD) / turns
+    shapes: list[Shape] = _key()
     for stage in range(stages):
-        middle = stage * line + line / 2 + _LETTERS / 3
+        top = _KEY + stage * line
+        middle = top + line / 2 + _LETTERS / 3
         shapes.append(Words(4, middle, f"stage {stage}", _LETTERS))
-        shapes += _row(placed, stage, turns, stage * line, line, (WIDTH - _LEFT_WHOLE - _HELD) / turns, _LEFT_WHOLE)
+        shapes += _row(placed, stage, turns, top, line, wide, _LEFT_WHOLE)
+        shapes += _idle(placed, stage, turns, top + line / 2 - 14, wide)
         shapes.append(Words(WIDTH - 4, middle, f"holds {placed.peak(stage):g}", _LETTERS, "end", bold=True))
-    shapes += _key(_GRID + _ROWS - _KEY + 8)
-    return Frame(f"{turns} turns. A number is a microbatch's; B marks its backward.", tuple(shapes))
+    for turn in range(0, turns + 1, turns // 3 if turns % 3 == 0 else turns):
+        words = f"{turn} turns" if turn == turns else str(turn)
+        shapes.append(Words(_LEFT_WHOLE + turn * wide, _WHOLE - 8, words, _LETTERS, "middle", bold=turn == turns))
+    return Frame("A forward takes 1 turn; a backward, such as B0, takes 2.", tuple(shapes))
 
 
-def _key(y: float) -> list[Shape]:
-    """Return what colours, letters and stripes of a whole step mean, its squares from `y` on."""
-    entries = ((0, "0", "forward: 1 turn"), (222, "B0", "backward: 2 turns"), (482, "", "idle"))
+def _idle(placed: Schedule, stage: int, turns: int, top: float, wide: float) -> list[Shape]:
+    """Return the word in each gap of a stage's row that has room for it."""
+    busy = [(each.start, each.end) for each in placed.stages[stage]]
+    gaps = zip([0.0, *(end for _, end in busy)], [*(start for start, _ in busy), float(turns)], strict=True)
+    middles = [_LEFT_WHOLE + (begin + end) / 2 * wide for begin, end in gaps if (end - begin) * wide >= _IDLE]
+    return [Box("", x - 24, top, 48, 25, "ground", "idle", _LETTERS, edge="none") for x in middles]
+
+
+def _key() -> list[Shape]:
+    """Return what colours, letters and stripes of a whole step mean, above its rows."""
+    entries = ((4, "0", "forward"), (150, "B0", "backward"), (312, "", "idle"))
     shapes: list[Shape] = []
     for x, letters, words in entries:
         fill = {"0": "forward", "B0": "backward"}.get(letters, "none")
-        edge, left = "ground" if letters else "line", _LEFT_WHOLE + x
-        shapes.append(Box("", left, y, 36, 24, fill, letters, _LETTERS - 2, edge=edge, hatched=not letters))
-        shapes.append(Words(left + 44, y + 18, words, _LETTERS))
+        edge = "ground" if letters else "line"
+        shapes.append(Box("", x, 1, 36, 24, fill, letters, _LETTERS - 2, edge=edge, hatched=not letters))
+        shapes.append(Words(x + 44, 19, words, _LETTERS))
     return shapes
 
 

@@ -43,7 +43,7 @@ def ring_round(num_ranks: int = 4) -> Story:
     steps = len(played.steps)
     alike = f"The other chunks went round at the same time, each from another rank: {steps} steps in all."
     frames.append(Frame(alike, _state(played.contents(steps), corners, None)))
-    title = f"Twice round the ring: {steps} steps, each rank sends {steps}/{num_ranks} of the tensor"
+    title = f"In each of {steps} steps, every rank sends one chunk"
     return Story(title, frames, _HEIGHT, {"steps": steps, "sent by a rank": f"{steps}/{num_ranks}"}, num_ranks - 1)
 
 
@@ -64,9 +64,9 @@ def _state(
     shapes: list[Shape] = []
     for rank, (x, y) in enumerate(corners):
         end = corners[(rank + 1) % size]
-        hot = at is None or moved == (rank, (rank + 1) % size)
+        followed = at is None or moved == (rank, (rank + 1) % size)
         near, far = _between((x, y), end, 0.3), _between((x, y), end, 0.7)
-        shapes.append(Path((near, far), "send" if hot else "line", 3 if hot else 2, arrow=True))
+        shapes.append(Path((near, far), "send" if moved or followed else "line", 4 if followed else 2, arrow=True))
     for rank, (x, y) in enumerate(corners):
         left = x - size * cell / 2
         shapes.append(Words(x, y - cell / 2 - 7, f"rank {rank}", 16, "middle", bold=rank == at))

@@ -7,11 +7,11 @@ import { ticks } from "../figure/units.js";
 import { ended } from "./operations.js";
 
 const HIGH = 300; // pixels of the picture, before the slide enlarges it
-const HEAD = 25;
-const FOOT = 30;
+const HEAD = 27;
+const FOOT = 32;
 const APART = 6;
-const LEFT = 68;
-const HELD = 38; // right of the rows
+const LEFT = 82;
+const HELD = 34; // right of the rows
 const DIGIT = 0.64; // of a size, how wide a digit is
 const AROUND = 2; // and what is free around letters
 const SIZES = [20, 18, 16, 14, 13.3]; // of the letters in operations: 37 to 24 pixels on the slide
@@ -20,10 +20,10 @@ const AHEAD = hue("forward");
 const BACK = hue("backward");
 
 const sized = (pixels, more = "") => ({ style: `font-size:${pixels}px;${more}` }); // all others: slide_figures.css
-const BOLD = sized(18, "font-weight:650");
+const BOLD = sized(20, "font-weight:650");
 
 const named = ([kind, microbatch]) => `${kind}${microbatch}`;
-const brief = ([kind, microbatch]) => (/F|B/.test(kind) ? "" : kind) + microbatch; // which half has no other sign
+const brief = (given) => String(given[1]);
 const NOTHING = { words: () => "", size: 0 };
 
 /** What operations of these kinds say: the first of these ways and sizes for which nine in ten have room. */
@@ -39,13 +39,11 @@ function saidIn(all, kinds, ways) {
   return each.find(fits) ?? NOTHING;
 }
 
-/** A microbatch's number, in a backward with a B before it where that leaves it large; or nothing in any. */
+/** A microbatch's number, in a backward after its letter; nothing in any where it is small and colours are enough. */
 function namesOf(all) {
-  const forward = saidIn(all, "F", [[brief, SIZES]]);
-  const backward = saidIn(all, "BIW", [
-    [named, LARGE],
-    [brief, SIZES],
-  ]);
+  const sizes = all.some(({ stages }) => stages.flat().some(([[kind]]) => kind === "W")) ? SIZES : LARGE;
+  const forward = saidIn(all, "F", [[brief, sizes]]);
+  const backward = saidIn(all, "BIW", [[named, sizes]]);
   return forward.size * backward.size ? { forward, backward } : { forward: NOTHING, backward: NOTHING };
 }
 
@@ -75,8 +73,8 @@ function keyOf(x, y, names) {
     text(at + 30, y, words, "");
   return (
     entry(x, "forward", AHEAD, names.forward.words(["F", 0])) +
-    entry(x + 104, "backward", BACK, names.backward.words(["B", 0])) +
-    entry(x + 222, "idle", "url(#lk-idle0)", "")
+    entry(x + 128, "backward", BACK, names.backward.words(["B", 0])) +
+    entry(x + 268, "idle", "url(#lk-idle0)", "")
   );
 }
 
@@ -116,7 +114,7 @@ export function hallPicture(all, scene, defined) {
     if (now < Infinity) svg += line(laid.x(now), y - laid.p * pitch, laid.x(now), y, "now");
   });
   const { x, placed, unit } = shown.at(-1);
-  svg += text(0, y + 20, placed ? "time" : "turns", "") + line(x(0), y, x(end), y);
-  for (const tick of ticks(end, 6)) svg += text(x(tick), y + 20, tick ? unit(tick) : 0, "middle");
+  svg += text(0, y + 22, placed ? "time" : "turns", "") + line(x(0), y, x(end), y);
+  for (const tick of ticks(end, 6)) svg += text(x(tick), y + 22, tick ? unit(tick) : 0, "middle");
   return { svg: tag("g", { class: "hall" }, svg), height: y + FOOT };
 }
