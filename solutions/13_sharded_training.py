@@ -502,7 +502,7 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 #
 # **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number is enough: each GPU keeps all
 # parameters and gradients, 28 GB. With ZeRO-2 a GPU holds 14 GB of parameters and its share of 98 GB. On eight GPUs
-# that is 26.25 GB, still too much. Ten hold the state and nothing else: 0.2 GB are left. Sixteen are enough: 3.9 GB are
+# that is 26.25 GB, still too much. Ten hold the state alone: 0.2 GB are left. Sixteen are enough: 3.9 GB are
 # left, if `step` gathers in buckets, as DeepSpeed does. (Yours gathers into *one* buffer of 14 GB, and then no number
 # is enough.) With ZeRO-3, the bonus, each of your eight holds 14 GB.
 #
@@ -1021,7 +1021,8 @@ labkit.check("hybrid_shards", node_shard_of, start_node_gather, start_hybrid_sca
 # %% [markdown]
 # In torch, hybrid sharding needs a device mesh of two dimensions. `fully_shard` shards along the second one (inside a
 # node), and keeps equal copies along the first (across nodes). Here are two nodes of four GPUs, first as eight ranks in
-# a row, then as two times four. (With torch 2.11, skip the next cell: that version's `fully_shard` cannot run on virtual ranks.)
+# a row, then as two times four. (With torch 2.11, skip the next cell: that version's `fully_shard` cannot run on
+# virtual ranks.)
 
 
 # %% tags=["given"]

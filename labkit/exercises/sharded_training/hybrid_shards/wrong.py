@@ -25,6 +25,9 @@ changed("stays in the node", "own node's mean", (ACROSS, ""))
 changed("stays in the node, its own mean", "own node's mean", (ACROSS, ""), (COUNT, "dist.get_world_size(node)"))
 changed("divides by the node", "sum instead of mean", (COUNT, "dist.get_world_size(node)"))
 changed("adds up", "sum instead of mean", (f"(mine / ({COUNT}))", "mine"))
+changed("gathers shards that are not cast", "not cast before the gather",
+        ("shard.detach().to(tensors[0].dtype)", "shard.detach()"),
+        ("everyones = mine.new_empty", "everyones = tensors[0].new_empty"))  # fmt: skip
 changed("adds up over everybody", "summed over everybody", (ACROSS, "        dist.all_reduce(mine)\n"))
 changed(
     "the columns mixed up", "put together wrongly",
