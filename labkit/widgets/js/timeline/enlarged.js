@@ -3,7 +3,7 @@
 import { COMMUNICATION, COMPUTE } from "./kinds.js";
 import { LEFT, NAMED, RIGHT, pixelOf, shiftOf, xOf } from "./layout.js";
 import { paintMessage } from "./paint_arrows.js";
-import { eachWide, widthOf, writeName } from "./paint_marks.js";
+import { widthOf, writeName } from "./paint_marks.js";
 import { tickStep, unitOf } from "./words.js";
 
 const BESIDE = 96; // pixels from the end of the run, where its length stands
@@ -13,12 +13,11 @@ const NAMES = 48; // and before it, for names of ranks
 const BOLD = 2; // pixels of an arrow and of a frame
 const TICK = 70; // pixels between two times of it, at least
 
-/** [begin, end, how many, whether both begin at once] of a row's first step, where each is a send and a receive. */
+/** [begin, end, how many] of a row's first step, where each is a send and a receive. */
 function stepOf({ labels, label, start }, { first, last }) {
   const kinds = Array.from(label.subarray(first, last), (each) => labels[each][1]);
   const isStep = (kind, k) => k % 2 || /^i?sendi?recv$/.test([kind, kinds[k + 1]].sort().reverse().join(""));
-  const [from, other, to] = start.subarray(first);
-  return last - first > 4 && kinds.every(isStep) ? [from, to, kinds.length / 2, from === other] : undefined;
+  return last - first > 4 && kinds.every(isStep) ? [start[first], start[first + 2], kinds.length / 2] : undefined;
 }
 
 /** A state in which [t0, t1) lies between two pixels. */
@@ -29,7 +28,7 @@ function zoomed(state, number, [t0, t1], left, right) {
 }
 
 /**
- * { number, run, rank, rows, from, to, count, both, left, right }: which step of which run stands between which pixels;
+ * { number, run, rank, rows, from, to, count, left, right }: which step of which run stands between which pixels;
  * where its ranks all do alike and exchange messages, and all of it is in view. Else undefined.
  */
 export function enlargedOf(state) {
@@ -43,21 +42,25 @@ export function enlargedOf(state) {
   const left = xOf(state, run.span + shiftOf(state, number)) + BESIDE;
   const right = state.width - RIGHT - 1;
   if (!step || right - left < NARROWEST) return undefined;
-  const [from, to, count, both] = step;
-  return { number, run, rank, rows, from, to, count, both, left, right };
+  const [from, to, count] = step;
+  return { number, run, rank, rows, from, to, count, left, right };
 }
 
-/** The bars of a row within [t0, t1), with their names. */
-function paintBars(context, state, place, [t0, t1]) {
-  const { labels, label } = state.runs[place.run];
-  const [low, high] = [t0, t1].map((time) => xOf(state, time + shiftOf(state, place.run)));
-  eachWide(state, place, 1, (event, x, wide, category) => {
-    const [from, to] = [Math.max(x, low), Math.min(x + wide, high)];
-    if (from >= to || state.hatched[category]) return;
-    context.fillStyle = state.theme.colours[category];
-    context.fillRect(from, place.y, to - from, place.bar);
-    writeName(context, state, place, labels[label[event]], category, [from, to]);
-  });
+/** The bars of a row within [t0, t1), with their names: what is sent over what is received, as long as each takes. */
+function paintBars(context, state, { run: number, row, y, bar }, [t0, t1]) {
+  const { labels, label, start, end, category } = state.runs[number];
+  const isCall = row.lane === COMMUNICATION;
+  const high = isCall ? bar / 2 + 1 : bar; // names need as much
+  for (let event = row.first; event < row.last; event++) {
+    const [from, to] = [Math.max(start[event], t0), Math.min(end[event], t1)];
+    if (from >= to || state.hatched[category[event]]) continue;
+    const [x, until] = [from, to].map((time) => xOf(state, time + shiftOf(state, number)));
+    const named = labels[label[event]];
+    const top = isCall && /recv/.test(named[1]) ? y + high : y;
+    context.fillStyle = state.theme.colours[category[event]];
+    context.fillRect(x, top, until - x, high);
+    writeName(context, state, { y: top, bar: high }, named, category[event], [x, until]);
+  }
 }
 
 /** Times from the step's begin on, under it, with lines up to its top. */
@@ -123,7 +126,7 @@ function paintFrames(context, { theme }, [x0, x1], { left, right }, top, bottom)
 export function paintEnlarged(context, state) {
   const step = enlargedOf(state);
   if (!step) return;
-  const { number, run, rows, from, to, count, both, left, right } = step;
+  const { number, run, rows, from, to, count, left, right } = step;
   const { theme, layout } = state;
   const near = zoomed(state, number, [from, to], left + NAMES, right - EDGE);
   const [top, bottom] = [rows[0].y - 4, rows.at(-1).y + rows.at(-1).bar + 4];
@@ -141,12 +144,7 @@ export function paintEnlarged(context, state) {
   context.textAlign = "left";
   const times = Math.round(pixelOf(state) / pixelOf(near));
   const told = `step 1 of ${count}, enlarged ${times} times, time from its start`;
-  const words = [`${told}: each rank sends and receives at once`, told].slice(!both);
-  context.fillText(
-    words.find((each) => widthOf(context, state, each) < right - left),
-    left,
-    layout.heads[number].y + 8,
-  );
+  context.fillText(told, left, layout.heads[number].y + 8);
   for (const { row, y, bar, first } of rows) if (first) context.fillText(`rank ${row.rank}`, left + 5, y + bar / 2);
   for (const place of rows) paintBars(context, near, place, [from, to]);
   const gap = layout.gapsIn.find((each) => each.run === number);
