@@ -78,17 +78,17 @@ function rowMarkup(row, { x, y, wide, left, room, scale, isRoomy, far }) {
   const bold = row.isThis || row.isBest ? " bold" : "";
   const ground = { style: "fill:currentColor", opacity: 0.1 };
   const fill = row.isBest ? "currentColor" : hue("line");
-  const pale = isFar && 0.4; // the longest bar is not what matters most
+  const look = isFar ? { fill: "none", stroke: fill } : { fill }; // the longest bar is not what matters most
   const over = left + long + roomOf(row.words) + 2 * CUT; // where a broken bar goes on, to the edge of the picture
   const cut = (at) => line(at + 3, y - TALLER, at - 3, y + BAR + TALLER, "now");
-  const told = [isFar ? " bold" : bold, "grey", "bold"].map((look, k) =>
-    tag("tspan", { class: look, dx: k && 8 }, escaped(row.words[k])),
+  const told = [isFar ? " bold" : bold, "grey", "bold"].map((weight, k) =>
+    tag("tspan", { class: weight, dx: k && 8 }, escaped(row.words[k])),
   );
   return (
     (row.cap ? "" : line(0, y - 8, x + wide, y - 8, "soft")) + // no cap of the slider's
     (row.isThis ? rect(0, y - 3, x + wide, ROW - 1, ground) : "") +
-    rect(left, y, long, BAR, { fill, opacity: pale, stroke: row.isThis && "currentColor", "data-cap": row.cap }) +
-    (isFar ? rect(over, y, x + wide - over, BAR, { fill, opacity: pale }) + cut(left + long) + cut(over) : "") +
+    rect(left, y, long, BAR, { stroke: row.isThis && "currentColor", ...look, "data-cap": row.cap }) +
+    (isFar ? rect(over, y, x + wide - over, BAR, look) + cut(left + long) + cut(over) : "") +
     text(x - 6, y + BAR - 2, row.name, `small end${bold}`) +
     (isRoomy ? text(x, y + BAR - 2, row.sent, "small grey") : "") +
     tag("text", { x: left + long + (isFar ? CUT : 6), y: y + BAR - 1 }, told.join(""))
