@@ -90,7 +90,7 @@ def lesson_drift(lesson: Lesson, course: Path) -> Iterator[Drift]:
     else:
         yield from _notebook_drift(executed.unexecuted(lesson), path, course, cure, None)
         here = read_notebook(path)
-        for identity, why in (*executed.problems(here), *outputs_now.with_other_cases(here)):
+        for identity, why in executed.problems(here):
             yield Drift(_name(path, course), identity or None, why, cure)
         for cell in here["cells"]:
             if outputs_now.draw_now(cell):

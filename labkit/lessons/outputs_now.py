@@ -1,16 +1,12 @@
-"""Stored outputs that another version wrote: figures whose programs are older, checks whose cases are others today."""
+"""Stored figures that an older version of their program wrote."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-from labkit.errors import ConfigError
 from labkit.widgets import programs
 
-_CHECKED = re.compile(r'^labkit\.(?:check|challenge)\("(\w+)"', re.M)
-_PASSED = re.compile(r"^  pass  (.+)$", re.M)
 _STARTED = re.compile(r'figure\.start\("f[0-9a-f]+",labkit\.([a-z])(\w+),')
 
 
@@ -36,25 +32,3 @@ def draw_now(cell: Any) -> bool:
         if now != html:
             output["data"]["text/html"], changed = now, True
     return changed
-
-
-def with_other_cases(notebook: Any) -> Iterator[tuple[str, str]]:
-    """Yield (cell id, what is wrong) where a check's stored result tells of other cases than labkit's check has."""
-    from labkit.checks.rooms import find
-
-    for cell in notebook["cells"]:
-        checked = _CHECKED.search(cell["source"])
-        told = [line for output in cell.get("outputs", []) for line in _PASSED.findall(_text(output))]
-        if cell["cell_type"] != "code" or not checked or not told:
-            continue
-        try:
-            names = [case.name for case in find(checked[1]).visible]
-        except ConfigError:  # a course's own exercise
-            continue
-        for name in names:
-            if not any(line == name or line.startswith(f"{name}: ") for line in told):
-                yield cell["id"], f"the check has a case {name!r}, of which its stored result says nothing"
-
-
-def _text(output: Any) -> str:
-    return str(output.get("data", {}).get("text/plain", ""))

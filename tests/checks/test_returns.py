@@ -18,12 +18,12 @@ from tests.checks.lesson_cells import namespace, run_cell
 
 
 def test_the_line_that_returned_another_form_is_shown() -> None:
-    wrong = "def place_on_circle(keys, points, owners):\n    spot = 0\n    return owners[spot]\n"
-    names = namespace(number="07", extra=wrong)
-    functions = (names[name] for name in find("place_keys").functions)
-    text = repr(labkit.check("place_keys", *functions))
-    assert "What place_on_circle returned in call 1 has shape (), expected (4, 6). Your code returns it here:" in text
-    assert ":3:  return owners[spot]" in text
+    wrong = "def bubble_share(num_stages, num_microbatches):\n    share = 'a half'\n    return share\n"
+    names = namespace(number="08", extra=wrong)
+    functions = (names[name] for name in find("bubble").functions)
+    text = repr(labkit.check("bubble", *functions))
+    assert "What bubble_share returned in call 1 is a half, expected a number. Your code returns it here:" in text
+    assert ":3:  return share" in text
 
 
 def test_lines_are_the_functions_own() -> None:

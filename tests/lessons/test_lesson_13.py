@@ -128,7 +128,7 @@ def test_how_many_gpus_are_enough_for_the_model_that_opens_it_is_as_its_end_says
     assert least == [None, 10, 5]
     assert f"all parameters and gradients, {4 * 7} GB. With ZeRO-2 a GPU holds {2 * 7} GB of parameters" in said
     assert f"its share of {14 * 7} GB. On eight GPUs that is {gigabytes(8, 2):.2f} GB" in said
-    assert f"Ten hold the state and nothing else: {24 - gigabytes(10, 2):.1f} GB are left." in said
+    assert f"Ten hold the state alone: {24 - gigabytes(10, 2):.1f} GB are left." in said
     assert f"Sixteen are enough: {24 - gigabytes(16, 2):.1f} GB are left, if `step` gathers in buckets" in said
     assert f"*one* buffer of {2 * 7} GB" in said and 2 * 14 > 24  # beside the parameters: then no number is enough
     assert f"With ZeRO-3, the bonus, each of your eight holds {gigabytes(8, 3):.0f} GB." in said

@@ -168,7 +168,6 @@ LATE = {
     "labkit.virtual_world": "loads torch",
     "labkit.hardware": "comes with labkit.virtual_world in a driver that a rank reads without either",
     "labkit.timeline": "loads numpy: a par is data until it is measured",
-    "labkit.checks": "loads torch: a build asks for cases only where a check's result is stored",
     "labkit.widgets": "loads matplotlib or ipywidgets",
     "labkit.torch_port": "loads torch",
     "labkit.crashes": "loads torch",

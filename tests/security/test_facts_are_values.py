@@ -206,6 +206,7 @@ def checkpointed(module, x):
         return torch.tensor(len(kept) - 1)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda place: kept[int(place)]):
         out = module(x)
+    out = out + 0 * (x * x).sum()  # saves x, as is asked
     def again(gradient):
         module.calls += 1
     out.register_hook(again)
