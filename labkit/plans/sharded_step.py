@@ -57,8 +57,11 @@ class Job:
         return self.layer_bytes(layer) * (self.num_ranks - 1) / self.num_ranks / self.link_bytes_s
 
 
-def unet_layers(depths: tuple[int, ...], channels: int, positions: int) -> dict[str, tuple[int, ...]]:
-    """Return layer_params, activation_bytes and input_bytes of a U-Net without its skip connections.
+def unet_of(
+    depths: tuple[int, ...] = (4, 4, 10, 4, 4), *, channels: int = 1792, positions: int = 8192, num_ranks: int = 8,
+    memory_gb: float = 24, link_gb_s: float = 25, num_samples: int = 4, tflops: float = 80,
+) -> Job:  # fmt: skip
+    """Return a job: a U-Net without its skip connections.
 
     Each level down has a quarter of the positions and twice the channels: as many operations in a layer, four times
     its parameters, half of its activations.
@@ -67,27 +70,30 @@ def unet_layers(depths: tuple[int, ...], channels: int, positions: int) -> dict[
         depths: Layers at each level, on the way down and up again: (4, 4, 10, 4, 4) has three levels.
         channels: Of the first level.
         positions: Of the first level, in one sample.
+        num_ranks: How many devices there are.
+        memory_gb: What each holds.
+        link_gb_s: What each sends, in GB/s.
+        num_samples: How many samples a rank computes in a step.
+        tflops: What each device computes, in useful TFLOP/s.
 
     Source: Ronneberger et al. 2015, "U-Net: Convolutional networks for biomedical image segmentation".
     """
     levels = [min(at, len(depths) - 1 - at) for at, depth in enumerate(depths) for _ in range(depth)]
     width = [channels * 2**level for level in levels]
     numbers = [positions // 4**level * each for level, each in zip(levels, width, strict=True)]
-    return {
-        "layer_params": tuple(12 * each**2 for each in width),
-        "activation_bytes": tuple(34 * each for each in numbers),
-        "input_bytes": tuple(_HALF * each for each in numbers),
-    }
+    return Job(
+        layer_params=tuple(12 * each**2 for each in width),
+        num_ranks=num_ranks,
+        memory_bytes=int(memory_gb * 1e9),
+        num_samples=num_samples,
+        forward_s=2 * 12 * channels**2 * positions / (tflops * 1e12),
+        link_bytes_s=link_gb_s * 1e9,
+        activation_bytes=tuple(34 * each for each in numbers),
+        input_bytes=tuple(_HALF * each for each in numbers),
+    )
 
 
-UNET = Job(
-    **unet_layers((4, 4, 10, 4, 4), 1792, 8192),
-    num_ranks=8,
-    memory_bytes=24 * 10**9,
-    num_samples=4,
-    forward_s=2 * 12 * 1792**2 * 8192 / 80e12,
-    link_bytes_s=25e9,
-)
+UNET = unet_of()
 """A U-Net of 7.7 billion parameters, images of 8192 positions, eight devices of 24 GB and 80 TFLOP/s over PCIe."""
 
 

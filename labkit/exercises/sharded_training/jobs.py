@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.plans.sharded_step import Job, unet_layers
+from labkit.plans.sharded_step import Job
 
 GB = 1_000_000_000
 TOKENS = 2048
@@ -23,19 +23,4 @@ def job_of(
         link_bytes_s=link_gb_s * GB,
         activation_bytes=(34 * TOKENS * width,) * num_layers,
         input_bytes=(2 * TOKENS * width,) * num_layers,
-    )
-
-
-def unet_of(
-    depths: tuple[int, ...] = (4, 4, 10, 4, 4), *, channels: int = 1792, positions: int = 8192, num_ranks: int = 8,
-    memory_gb: float = 24, link_gb_s: float = 25, num_samples: int = 4, tflops: float = 80,
-) -> Job:  # fmt: skip
-    """Return a job: a U-Net; see unet_layers for its layers and job_of for the devices."""
-    return Job(
-        **unet_layers(depths, channels, positions),
-        num_ranks=num_ranks,
-        memory_bytes=int(memory_gb * GB),
-        num_samples=num_samples,
-        forward_s=2 * 12 * channels**2 * positions / (tflops * 1e12),
-        link_bytes_s=link_gb_s * GB,
     )

@@ -13,7 +13,6 @@ from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
 from labkit.checks.wire import Wire
-from labkit.exercises.sharded_training.jobs import unet_of
 from labkit.exercises.sharded_training.memory_plan.driver import drive
 from labkit.exercises.sharded_training.step_designs import (
     ILLEGAL,
@@ -22,7 +21,7 @@ from labkit.exercises.sharded_training.step_designs import (
     flags_of,
     misfits,
 )
-from labkit.plans.sharded_step import Job, StepPlan, cost, fault
+from labkit.plans.sharded_step import Job, StepPlan, cost, fault, unet_of
 
 TIES = 1.015
 """How much longer than the reference still reaches it: a rule like it may decide ties in another way."""
@@ -96,13 +95,12 @@ def _spent(job: Job, plan: StepPlan) -> StepPlan:
 def _choices(job: Job, plan: StepPlan) -> Iterator[tuple[StepPlan, int]]:
     """Yield the plans that keep or save one layer more, and the bytes that this layer then holds."""
     for layer in range(job.num_layers):
-        if not plan.keep[layer]:
-            keep = (*plan.keep[:layer], True, *plan.keep[layer + 1 :])
-            yield replace(plan, keep=keep), job.layer_bytes(layer)
-        if not plan.save[layer]:
-            save = (*plan.save[:layer], True, *plan.save[layer + 1 :])
-            more = job.activation_bytes[layer] - job.input_bytes[layer]
-            yield replace(plan, save=save), plan.microbatch * more
+        saved = plan.microbatch * (job.activation_bytes[layer] - job.input_bytes[layer])
+        for name, num_bytes in (("keep", job.layer_bytes(layer)), ("save", saved)):
+            flags = getattr(plan, name)
+            if not flags[layer]:
+                more: dict[str, Any] = {name: (*flags[:layer], True, *flags[layer + 1 :])}
+                yield replace(plan, **more), num_bytes
 
 
 EXERCISE = declared(
