@@ -134,9 +134,10 @@ def _lesson_map() -> str:
     """Return the lessons as cards: title, what one will have built, and a bar as long as the minutes."""
     lines = ['<ol class="lesson-map">']
     for title, name, built, time in _rows():
-        core, _, bonus = time.partition(" + ")
-        says = f"{core} min" + (f" + {bonus} bonus" if bonus else "")
-        bar = f'<span class="minutes" style="--core: {core}; --bonus: {bonus or 0}">{says}</span>'
+        core, _, bonus = time.partition("; ")
+        says = f"{core.replace('+', ' + ')} min" + (f"; bonus {bonus}" if bonus else "")
+        long = sum(map(int, core.split("+")))
+        bar = f'<span class="minutes" style="--core: {long}; --bonus: {bonus or 0}">{says}</span>'
         what = re.sub(r"`(.+?)`", r"<code>\1</code>", escape(built))
         lines.append(f'<li><a href="made/lessons/{name}.html">{escape(title)}</a><p>{what}</p>{bar}</li>')
     return "\n".join(["```{raw} html", *lines, "</ol>", "```"])

@@ -19,10 +19,10 @@
 # You will start from `send` and `recv`, build the obvious answer, watch it queue, and then build the ring, one of
 # NCCL's algorithms.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** tensors, and lesson 00. No GPU.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** tensors, and lesson 00. No GPU.
 #
 # **Stuck?** `labkit.hint("naive_all_reduce")` gives up to three hints. `labkit.lend("naive_all_reduce")` puts a working
-# version into the notebook: you forfeit its points, but every cell below it will run.
+# version here: you forfeit its points, but every cell below will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 02 Ring all-reduce
@@ -358,6 +358,9 @@ labkit.ring_player(ring_plan, num_ranks=4)
 # | NCCL | hangs | **may hang** | works |
 #
 # <!-- notes: To the GPU a send is a kernel that waits for its partner. NCCL's user guide: operations that need each other belong in one group. Show the deadlock report. -->
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 5 Run the plan

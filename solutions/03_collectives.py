@@ -17,7 +17,7 @@
 # gradients in bfloat16, non-contiguous tensors, sub-groups, tiny tensors on many ranks, and machines with a slow card
 # between them. **Which algorithm is fastest, and how would you know before you rent the machines?**
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02. No GPU.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** lesson 02. No GPU.
 #
 # **Stuck?** `labkit.hint("drop_in_all_reduce")` gives up to three hints. `labkit.lend("drop_in_all_reduce")` puts a
 # working version into the notebook: you forfeit its points, but every cell below it will run.
@@ -279,6 +279,9 @@ labkit.reveal("tree_wins_below", border, figure)
 # | halving and doubling | 2 log₂ N | 2(N-1)/N · B |
 #
 # <!-- notes: Halving and doubling wants a power of two and partners that are far apart. NCCL's Tree is two trees, in pieces: about 2 log N steps and 2B. -->
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 4 Within and between machines

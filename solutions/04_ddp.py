@@ -18,8 +18,8 @@
 # Four lines after `backward()` are enough to train on eight GPUs, and they are slow. PyTorch's
 # `DistributedDataParallel` (DDP) is fast. Two ideas make the difference, and you build both: hooks and buckets.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02: what an all-reduce is, and what it costs. No GPU:
-# `labkit.virtual(8)` simulates eight of them, with the same times in every run.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** lesson 02: what an all-reduce is, and what it
+# costs. No GPU: `labkit.virtual(8)` simulates eight of them, with the same times in every run.
 #
 # **Stuck?** `labkit.hint("bucketed_ddp")` gives up to three hints. `labkit.lend("bucketed_ddp")` puts a working version
 # into the notebook: you forfeit its points, but every cell below it will run.
@@ -298,6 +298,9 @@ labkit.recorded("late_rank")
 
 # %% tags=["find"] exercise="late_rank" points=0 minutes=5 title="Who is late?"
 labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 5 Buckets

@@ -16,10 +16,11 @@
 # Of eight GPUs, one is slow today. An all-reduce makes seven wait for it, step after step. What if each worker sent its
 # gradient to a server that holds the weights, took the newest weights, and went on?
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** all-reduce (lesson 02) and what a lock is; no GPU.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** all-reduce (lesson 02) and what a lock is; no
+# GPU.
 #
 # **Stuck?** `labkit.hint("sync_server")` gives up to three hints. `labkit.lend("sync_server")` puts a working version
-# into the notebook: you forfeit its points, but every cell below it will run.
+# here: you forfeit its points, but every cell below will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 06 Parameter servers
@@ -360,6 +361,9 @@ labkit.reveal("stable_rate", round(limits[8], 3), ["workers   largest rate   tim
 # synchronous one takes one. Eight steps go as far as one at rate 8r. So compare 2 with 8r (last column). **For eight
 # workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For this loss and a constant delay of
 # τ, theory says 2 sin(π / (4τ + 2)).)
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 3 A bound on staleness

@@ -18,8 +18,8 @@
 #
 # Where does a row live? What travels? And what is left after Friday?
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** futures and remote calls (lesson 06) and all-reduce (lesson
-# 02); no GPU.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** futures and remote calls (lesson 06) and
+# all-reduce (lesson 02); no GPU.
 #
 # **Stuck?** `labkit.hint("place_keys")` gives up to three hints. `labkit.lend("place_keys")` puts a working version
 # into the notebook: you forfeit its points, but every cell below it will run.
@@ -324,6 +324,9 @@ labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 # **To the room:** which line of the table is training?
 #
 # <!-- notes: A write goes to every copy. The notebook prints the exact numbers. -->
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 4 Rows from servers, layers by all-reduce

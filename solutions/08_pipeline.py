@@ -16,8 +16,8 @@
 # The model does not fit on your GPU. You have four GPUs. So each takes a quarter of the layers. Now the model fits, but
 # four GPUs train it no faster than one large GPU would. Why, and what can you do?
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** `send` and `recv` from lesson 02, and an idea of what
-# autograd does in `backward()`. No GPU.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** `send` and `recv` from lesson 02, and an idea
+# of what autograd does in `backward()`. No GPU.
 #
 # **Stuck?** `labkit.hint("run_schedule")` gives up to three hints. `labkit.lend("run_schedule")` puts a working version
 # into the notebook: you forfeit its points, but every cell below it will run.
@@ -365,6 +365,9 @@ labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages
 # %% [markdown]
 # **GPipe** with memory for everything runs all forwards, then all backwards, and holds all M microbatches. Yours held
 # at most four. A bonus asks how many are enough to be as fast.
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 4 Run it

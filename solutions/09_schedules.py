@@ -19,8 +19,8 @@
 # The answers got better over the years: GPipe (2019), 1F1B (2019; today's form 2021), interleaving (2021), zero bubble
 # (2023). You will meet 1F1B, write a program that finds deadlocks, and then compete with the best.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 08: stages, microbatches, and what a schedule is. Nothing
-# here calls your code from there.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** lesson 08: stages, microbatches, and what a
+# schedule is. Nothing here calls your code from there.
 #
 # **Stuck?** `labkit.hint("find_deadlock")` gives up to three hints. `labkit.lend("find_deadlock")` puts a working version into
 # the notebook: you forfeit its points, but every cell below it will run.
@@ -332,6 +332,9 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # And two small chunks on each GPU: the last one gets its first work after half the time.
 #
 # <!-- notes: W can stand in the white. Until it is done, what it needs is held. Placement round or v: draw both. -->
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 4 The shortest step

@@ -18,10 +18,11 @@
 #
 # You will build compressors, the memory that makes them work, and a hook for DDP.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** all-reduce (lesson 02) and DDP's buckets (lesson 04).
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** all-reduce (lesson 02) and DDP's buckets
+# (lesson 04).
 #
 # **Stuck?** `labkit.hint("fewer_bits")` gives up to three hints. `labkit.lend("fewer_bits")` puts a working version
-# into the notebook: you forfeit its points, but every cell below it will run.
+# here: you forfeit its points, but every cell below will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 10 Gradient compression
@@ -442,6 +443,9 @@ from labkit.wrong_runs import largest_entries_first
 
 # %% tags=["nbval-ignore-output"]
 print(*labkit.audit(largest_entries_first, on=labkit.virtual(4)).findings, sep="\n\n")
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 4 A hook

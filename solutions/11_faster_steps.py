@@ -26,8 +26,8 @@
 # wrong for another. You will build a prefetching loader, autocast for mixed precision, and a recompute plan. You will
 # measure where each of them pays. The bonus does the same for compression.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** `backward()`, an optimizer, and what an all-reduce is (lesson
-# 02); no GPU.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** `backward()`, an optimizer, and what an
+# all-reduce is (lesson 02); no GPU.
 #
 # **Stuck?** `labkit.hint("prefetching_loader")` gives up to three hints. `labkit.lend("prefetching_loader")` puts a
 # working version into the notebook: you forfeit its points, but every cell below it will run.
@@ -358,6 +358,9 @@ labkit.reveal("bfloat16_speedup", round(speedups["a100, bfloat16, width 4096"], 
 # * ask: faster than *what*? float32, or TF32?
 #
 # <!-- notes: Small layers get slower: they are bound by launching kernels, and autocast launches more of them. -->
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 4 Smaller: compute it again

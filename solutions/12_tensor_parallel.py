@@ -19,8 +19,8 @@
 # By the end, every block of your GPT is spread over several ranks, and the GPT trains to the same loss. You also know
 # why such a block stays inside one machine.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`,
-# and how attention works; no GPU.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** `torch.distributed` from lesson 02,
+# `autograd.Function`, and how attention works; no GPU.
 #
 # **Stuck?** `labkit.hint("two_operators")` gives up to three hints. `labkit.lend("two_operators")` puts a working
 # version into the notebook: you forfeit its points, but every cell below it will run.
@@ -294,6 +294,9 @@ class ParallelBlock(nn.Module):
 # Both run without an error.
 #
 # <!-- notes: Shapes fit in both cases, and the loss even goes down. Only a comparison with one process shows it. -->
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 4 The vocabulary

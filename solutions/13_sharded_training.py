@@ -21,11 +21,11 @@
 # of this lesson, and answer that. Stage 3, which PyTorch calls FSDP, is the bonus: with it your eight are enough. Core
 # and bonus each train the course's GPT: your version and torch's reach the same loss.
 #
-# **Time:** [[minutes]] minutes, and a bonus that takes longer. **You need** lesson 02 (what all-reduce is made of)
-# and autograd hooks, which lesson 04 uses; no GPU.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus that takes longer. **You need** lesson 02 (what all-reduce
+# is made of) and autograd hooks, which lesson 04 uses; no GPU.
 #
 # **Stuck?** `labkit.hint("flat_shards")` gives up to three hints. `labkit.lend("flat_shards")` puts a working version
-# into the notebook: you forfeit its points, but every cell below it will run.
+# here: you forfeit its points, but every cell below will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 13 Sharded training
@@ -320,6 +320,9 @@ labkit.check("sharded_optimizer", ShardedOptimizer)
 
 # %% tags=["why"] exercise="whole_first" title="Who needs the whole gradient?"
 labkit.answer("whole_first", 1.5)
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 4 ZeRO-2: gradients in shards

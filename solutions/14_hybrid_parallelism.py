@@ -21,8 +21,8 @@
 # ranks. Then your parts train the course's GPT on eight ranks, and so do torch's own. Both reach the losses of a single
 # process.
 #
-# **Time:** [[minutes]] minutes in two sittings (stop after section 5), and a bonus that takes longer. **You need**
-# lessons 08, 09, 12 and 13, with 13's bonus `hybrid_shards`; what you skipped is lent. No GPU.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus that takes longer. **You need** lessons 08, 09, 12 and 13,
+# with 13's bonus `hybrid_shards`; what you skipped is lent. No GPU.
 #
 # **Stuck?** `labkit.hint("mesh_groups")` gives up to three hints. `labkit.lend("mesh_groups")` puts a working version
 # into the notebook: you forfeit its points, but every cell below it will run.
@@ -345,6 +345,9 @@ def clip_whole(weights: list[Weight], shards: list[Tensor], mesh: Mesh, max_norm
 
 # %% tags=["check"]
 labkit.check("clip_whole", clip_whole)
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 5 The step

@@ -19,8 +19,8 @@
 # Last lesson you ranked hundreds of plans by a formula that you never tested. Now you build a formula part by part, and
 # test it against a cluster. Then it chooses plans for jobs it has never seen, and meets other people's machines.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** 1F1B (lesson 09), tensor ranks (12), shards (13) and the mesh
-# (14), but not their code; no GPU.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** 1F1B (lesson 09), tensor ranks (12), shards
+# (13) and the mesh (14), but not their code; no GPU.
 #
 # **Stuck?** `labkit.hint("layer_time")` gives up to three hints. `labkit.lend("layer_time")` puts a working version
 # into the notebook: you forfeit its points, but the cells below will run.
@@ -290,6 +290,9 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 # **To the room:** which bucket can nothing hide?
 #
 # <!-- notes: The last: on the first stage the embedding's. With a large vocabulary it is as large as several layers. -->
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 5 The step

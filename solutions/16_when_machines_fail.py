@@ -19,7 +19,8 @@
 # You build checkpoints that survive every crash, and a resumed run that equals an uninterrupted one bit for bit. Then
 # you work out how often to save on a cluster that breaks every three hours.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** collectives (lesson 03) and AdamW; lesson 13 helps. No GPU.
+# **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** collectives (lesson 03) and AdamW; lesson 13
+# helps. No GPU.
 #
 # **Stuck?** `labkit.hint("checkpoints")` gives up to three hints. `labkit.lend("checkpoints")` puts a working version
 # into the notebook: you forfeit its points, but every cell below it will run.
@@ -251,6 +252,9 @@ labkit.check("exact_resume", state_of, restore)
 # **To the room:** which one do you forget, and when do you notice?
 #
 # <!-- notes: Without the moments the loss jumps. Without the sampler's position nothing shows: some samples come twice, others never. -->
+
+# %% [markdown] tags=["stop"]
+# **A good place to stop.** [[minutes]] minutes are left. When you come back, run every cell above this one, and go on.
 
 # %% [markdown]
 # ## 4 All ranks together

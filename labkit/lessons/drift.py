@@ -100,11 +100,11 @@ def lesson_drift(lesson: Lesson, course: Path) -> Iterator[Drift]:
 def _beyond_limits(lesson: Lesson) -> Iterator[Drift]:
     """Yield what is more than a lesson may hold."""
     for why in budget(lesson).excesses():
-        yield Drift(lesson.file, None, why, "shorten it, or move what does not fit to another lesson")
+        cure = "put a cell tagged stop between two sections" if "minutes" in why else "shorten it"
+        yield Drift(lesson.file, None, why, f"{cure}, or move what does not fit to another lesson")
     if not keeps_its_promise(lesson):
-        yield Drift(
-            lesson.file, None, "does not say how long it takes", f"write `**Time:** {PROMISE} minutes` in its head"
-        )
+        cure = f"write `**Time:** {PROMISE} minutes` in its head, with `(two sittings)` where it has a stop"
+        yield Drift(lesson.file, None, "does not say how long it takes", cure)
 
 
 def stray_files(names: set[str], course: Path) -> Iterator[Drift]:

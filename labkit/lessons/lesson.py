@@ -18,7 +18,7 @@ CODE_TASKS = ("exercise", "design")
 KEYED = ("find", "why")
 """Those that hold one call of `labkit.answer`, which a key judges."""
 
-ROLES = ("parameters", "given", *TASKS, "predict", "figure", "check", "solution", "slide-only")
+ROLES = ("parameters", "given", *TASKS, "predict", "figure", "check", "solution", "slide-only", "stop")
 MODIFIERS = ("slide", "no-slide", "nbval-ignore-output", "export")
 
 

@@ -105,7 +105,7 @@ def _blocks(lesson: Lesson, shown: dict[str, Any], judged: bool) -> Iterator[Blo
         if cell.kind == "markdown":
             if cell.student_source.startswith(_CORE_ENDS):
                 return
-            if cell.role not in ("slide-only", "write"):
+            if cell.role not in ("slide-only", "stop", "write"):
                 yield Block("prose", Markup(as_html(_without_ends(cell.student_source))))
         elif cell.role == "predict":
             yield Block("guess", name=predicted_name(cell.source))

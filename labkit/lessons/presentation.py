@@ -86,6 +86,8 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
     asked: dict[str, str] = {}
     heading = prose = ""
     for cell in lesson.cells:
+        if cell.role == "stop":  # a room stops when its instructor says so
+            continue
         if cell.kind == "markdown" and cell.role not in (*TASKS, "slide-only"):  # where one answers, nothing is asked
             prose = cell.student_source
             heading = re.findall(r"^#+ (.+)$", f"# {heading}\n{prose}", re.M)[-1]

@@ -14,7 +14,8 @@ README = Path("README.md")
 def with_row(text: str, lesson: Lesson) -> str:
     """Return a README with the lesson's title and minutes in its row, if it has one."""
     takes = budget(lesson)
-    minutes = f"{takes.promise} + {takes.bonus}" if takes.bonus else f"{takes.promise}"
+    core = "+".join(map(str, takes.promises))  # a number for each sitting
+    minutes = f"{core}; {takes.bonus}" if takes.bonus else core
     link = f"(notebooks/{lesson.name}.ipynb)"
     row = re.compile(rf"^\| \[[^\]]*\]{re.escape(link)} \| (.+) \| [^|]* \|$", re.MULTILINE)
     return row.sub(lambda found: f"| [{lesson.manifest.title}]{link} | {found[1]} | {minutes} |", text)

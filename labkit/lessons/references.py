@@ -49,7 +49,7 @@ class References:
 
     def _of(self, known: Mapping[str, str], found: re.Match[str], group: int, text: str) -> str:
         slug = found[group]
-        if slug == "minutes":  # what the lesson takes: known when all of it is read
+        if slug == "minutes":  # what the lesson takes, or is left of it: known when all of it is read
             return found[0]
         if slug not in known:
             raise UnknownSlugError(slug, text.count("\n", 0, found.start()), known)

@@ -25,7 +25,7 @@ from labkit.slugs import is_slug
 
 __all__ = ["Cell", "Lesson", "load", "parse"]
 
-_MARKDOWN_TAGS = ("slide", "slide-only", "solution", "write")
+_MARKDOWN_TAGS = ("slide", "slide-only", "solution", "stop", "write")
 _HEADER = re.compile(r"^\s*#?\s*%%(%*)(\s|$)")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.lessons.budget import Budget, budget
+from labkit.lessons.budget import Budget, budget, keeps_its_promise
 from labkit.lessons.build import build, check
 from labkit.lessons.source import Lesson, parse
 
@@ -24,6 +24,9 @@ def exercise(slug: str, minutes: int, more: str = "") -> str:
         f"    # BEGIN SOLUTION {slug}\n    return 1\n    # END SOLUTION\n\n"
         f'# %% tags=["check"]\nlabkit.check("{slug}", {slug})\n\n'
     )
+
+
+STOP = '# %% [markdown] tags=["stop"]\n# **A good place to stop.** [[minutes]] minutes are left.\n\n'
 
 
 def prose(text: str) -> str:
@@ -47,7 +50,7 @@ def test_minutes_are_reading_code_guesses_exercises_questions_and_runs() -> None
     )
     assert (found.words, found.code_lines, found.guesses, found.exercises, found.questions) == (360, 3, 1, 1, 1)
     assert found.minutes == pytest.approx(2 + 0.3 + 1.5 + 4 + 1 + 0.5)
-    assert found.promise == 10
+    assert found.promise == "10"
 
 
 def test_the_core_ends_at_the_heading_above_the_first_bonus() -> None:
@@ -70,11 +73,11 @@ def test_an_exercise_of_the_core_below_a_bonus_is_told() -> None:
         ("code_lines", "81 lines of given code"),
         ("cells", "91 cells"),
         ("exercises", "7 exercises"),
-        ("declared", "101 minutes, and the limit is 100"),
+        ("declared", "76 minutes, and the limit is 75"),
     ],
 )
 def test_more_than_a_lesson_holds_is_told(name: str, says: str) -> None:
-    most = {"words": 1800, "code_lines": 80, "cells": 90, "exercises": 6, "declared": 100}
+    most = {"words": 1800, "code_lines": 80, "cells": 90, "exercises": 6, "declared": 75}
     empty = dict.fromkeys(
         ("words", "code_lines", "cells", "exercises", "questions", "guesses", "declared", "runs_s"), 0
     )
@@ -83,10 +86,32 @@ def test_more_than_a_lesson_holds_is_told(name: str, says: str) -> None:
     assert says in why
 
 
-def test_a_lesson_in_two_sittings_may_take_the_minutes_twice() -> None:
-    tasks = [exercise("first", 90), exercise("second", 90)]
-    assert any("the limit is 100" in why for why in budget(lesson_of(prose("All at once."), *tasks)).excesses())
-    assert not list(budget(lesson_of(prose("All of it in two sittings."), *tasks)).excesses())
+def test_each_sitting_keeps_to_the_limit_and_a_stop_divides_the_core() -> None:
+    tasks = [exercise("first", 70), exercise("second", 71)]
+    (why,) = budget(lesson_of(*tasks)).excesses()
+    assert why == "its core has 141 minutes, and the limit is 75"
+    found = budget(lesson_of(tasks[0], STOP, tasks[1]))
+    assert not list(found.excesses())
+    assert [round(each) for each in found.sittings] == [70, 71] and found.promise == "75 + 75"
+    assert sum(found.sittings) == pytest.approx(found.minutes)
+    (why,) = budget(lesson_of(tasks[0], STOP, tasks[1], exercise("third", 5))).excesses()
+    assert why == "a sitting has 76 minutes, and the limit is 75"
+
+
+def test_what_a_stop_says_is_no_prose_and_a_stop_in_the_bonus_divides_nothing() -> None:
+    assert budget(lesson_of(STOP, exercise("first", 4))).words == budget(lesson_of(exercise("first", 4))).words
+    with_bonus = lesson_of(exercise("first", 4), prose("## More"), STOP, exercise("more", 9, " bonus=true"))
+    assert len(budget(with_bonus).sittings) == 1
+
+
+def test_head_and_stop_say_the_minutes_of_each_sitting_and_what_is_left() -> None:
+    head = prose("**Time:** [[minutes]] minutes (two sittings)")
+    lesson = lesson_of(head, exercise("first", 4), STOP, exercise("second", 14))
+    assert "**Time:** 5 + 15 minutes (two sittings)" in lesson.cells[1].student_source
+    (stop,) = (cell for cell in lesson.cells if cell.role == "stop")
+    assert stop.student_source == "**A good place to stop.** 15 minutes are left."
+    assert keeps_its_promise(lesson)
+    assert not keeps_its_promise(lesson_of(prose("**Time:** [[minutes]] minutes"), exercise("first", 4), STOP))
 
 
 def test_the_head_promises_what_was_computed_and_ids_do_not_hang_on_it() -> None:
@@ -106,7 +131,7 @@ def test_check_fails_past_the_limits_and_without_a_promise(course: Path) -> None
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("minutes=3", "minutes=105"), encoding="utf-8")
     build(course, execute=False)
-    assert any("and the limit is 100" in str(drift) for drift in check(course))
+    assert any("and the limit is 75" in str(drift) for drift in check(course))
     path.write_text(text.replace("[[minutes]]", "some"), encoding="utf-8")
     build(course, execute=False)
     assert any("does not say how long it takes" in str(drift) for drift in check(course))

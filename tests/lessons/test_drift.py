@@ -192,7 +192,7 @@ def test_missing_torn_and_stray_files_are_named(course: Path) -> None:
 def test_the_readmes_row_has_the_title_and_minutes_of_the_source(course: Path) -> None:
     title = json.loads((course / LEARNER).read_text(encoding="utf-8"))["metadata"]["labkit"]["title"]
     row = "| [{}](notebooks/" + NAME + ".ipynb) | a mean, by hand | {} |\n"
-    (course / "README.md").write_text("# A course\n\n" + row.format("Old", "900 + 1") + "The end.\n")
+    (course / "README.md").write_text("# A course\n\n" + row.format("Old", "900; 1") + "The end.\n")
     (drifted,) = check(course)
     assert drifted.file == "README.md" and drifted.cure == CURE
     build(course, execute=False)

@@ -87,8 +87,18 @@ def test_a_picture_that_is_too_fine_for_a_room_is_no_slide(ring: tuple[Lesson, l
 def test_the_prose_between_slides_is_what_the_speaker_says(ring: tuple[Lesson, list[Slide]]) -> None:
     lesson, slides = ring
     told = {note for slide in slides for note in slide.notes}
-    prose = [cell for cell in lesson.cells if cell.kind == "markdown" and not {"slide", "slide-only"} & set(cell.tags)]
+    prose = [
+        cell
+        for cell in lesson.cells
+        if cell.kind == "markdown" and not {"slide", "slide-only", "stop"} & set(cell.tags)
+    ]
     assert len(prose) > 20 and {cell.student_source for cell in prose[1:]} <= told  # the head stands before its slide
+
+
+def test_where_a_learner_may_stop_is_nothing_for_a_room(ring: tuple[Lesson, list[Slide]]) -> None:
+    lesson, slides = ring
+    assert any(cell.role == "stop" for cell in lesson.cells)
+    assert "place to stop" not in "\n".join(text for slide in slides for text in (slide.body, *slide.notes))
 
 
 def test_an_exercise_is_told_with_what_its_docstring_asks_and_without_an_answer(
