@@ -131,16 +131,23 @@ def _played() -> str:
 
 
 def _lesson_map() -> str:
-    """Return the lessons as cards: title, what one will have built, and a bar as long as the minutes."""
+    """Return the lessons as cards: title, what one will have built, and a bar; the longest lesson's is a card wide."""
     lines = ['<ol class="lesson-map">']
-    for title, name, built, time in _rows():
-        core, _, bonus = time.partition("; ")
-        says = f"{core.replace('+', ' + ')} min" + (f"; bonus {bonus}" if bonus else "")
-        long = sum(map(int, core.split("+")))
-        bar = f'<span class="minutes" style="--core: {long}; --bonus: {bonus or 0}">{says}</span>'
+    timed = [(*row, *_minutes(row[3])) for row in _rows()]
+    longest = max(sum(core) + bonus for *_, core, bonus in timed)
+    for title, name, built, _, core, bonus in timed:
+        says = f"{' + '.join(map(str, core))} min" + (f"; bonus {bonus}" if bonus else "")
+        shares = f"--core: {sum(core) / longest:.1%}; --all: {(sum(core) + bonus) / longest:.1%}"
+        bar = f'<span class="minutes" style="{shares}">{says}</span>'
         what = re.sub(r"`(.+?)`", r"<code>\1</code>", escape(built))
         lines.append(f'<li><a href="made/lessons/{name}.html">{escape(title)}</a><p>{what}</p>{bar}</li>')
     return "\n".join(["```{raw} html", *lines, "</ol>", "```"])
+
+
+def _minutes(time: str) -> tuple[list[int], int]:
+    """Return the minutes of each sitting and of the bonus, of a row's "40+45; 3"."""
+    core, _, bonus = time.partition("; ")
+    return [int(each) for each in core.split("+")], int(bonus or 0)
 
 
 def _gallery() -> Iterator[str]:

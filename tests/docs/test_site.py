@@ -165,6 +165,12 @@ def test_the_first_pages_run_shows_as_many_ranks_as_are_told_and_its_number_once
     page.close()
 
 
+def test_the_bar_of_the_longest_lesson_is_a_card_wide_and_no_other_wider(site: Path) -> None:
+    page = (site / "index.html").read_text(encoding="utf-8")
+    shares = [float(share) for share in re.findall(r"--all: ([\d.]+)%", page)]
+    assert len(shares) == len(list((ROOT / "solutions").glob("[0-9]*.py"))) and max(shares) == 100
+
+
 def test_the_reference_names_all_that_a_notebook_may_use(pages: dict[Path, Page], site: Path) -> None:
     anchors = pages[site / "made" / "reference.html"].anchors
     assert {f"labkit.{name}" for name in labkit.__all__} <= anchors
