@@ -179,7 +179,7 @@ export function numbers(shown, from, to) {
     ...waiters(run, ranks, t1 - t0),
     areExposedAlike: areAlike(exposures, t1 - t0),
     busiest: busiest.rank,
-    moves: ranks.map(({ rank, communication }) => [rank, communication]),
+    moves: ranks.map(({ rank, communication, compute }) => [rank, communication, compute]),
     edges,
     title: run.title ?? "",
     inTime: run.in_time,
