@@ -56,9 +56,8 @@ def lost_ns(timeline: Timeline, late: Sequence[int]) -> tuple[float, float] | No
 
     Only of a virtual cluster: of real processes nobody knows how long bytes would have moved.
     """
-    if "virtual time" not in timeline.tables.get("clock", {}).get("method", ()):
-        return None
-    in_time = step_in_time_ns(timeline, late)
+    is_virtual = "virtual time" in timeline.tables.get("clock", {}).get("method", ())
+    in_time = step_in_time_ns(timeline, late) if is_virtual else None
     if in_time is None:
         return None
     edges = _edges(timeline, next(rank for rank in range(timeline.num_ranks) if rank not in late))

@@ -550,10 +550,10 @@ test("a headline that says who comes last marks them, and why where they compute
   const rows = [20, 20, 50].map((long, rank) => [rank, 0, [[0, long, 0]]]);
   const run = runOf(rows, { span: 60, title: "Rank 2 comes last; the others wait 50 % of the time for it" });
   const found = numbers(run, 0, 60);
-  assert.deepEqual(found.slower, { ranks: [2], compute: 50, others: 20, hidden: Number.NaN }); // nobody calls
+  assert.deepEqual(found.late, { ranks: [2], compute: 50, others: 20, hidden: Number.NaN }); // nobody calls
   const [, [label, , value]] = tilesOf([{ ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1] }], false);
   assert.deepEqual([label, value], ["computing: 50 ns, the others 20 ns", "rank 2: 2.5 times as long"]);
-  assert.equal(numbers(runOf(rows, { span: 60, title: "" }), 0, 60).slower, undefined);
+  assert.equal(numbers(runOf(rows, { span: 60, title: "" }), 0, 60).late, undefined);
   const stepping = { ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1], edges: [0, 30, 60], inTime: 20 };
   assert.deepEqual(
     tilesOf([stepping], false).map(([words, , each]) => [words, each]),
@@ -565,9 +565,14 @@ test("a headline that says who comes last marks them, and why where they compute
     ],
   );
   assert.equal(tilesOf([{ ...stepping, inTime: undefined }], false).length, 3);
+  const asQuick = { ...stepping, late: { ...found.late, compute: 21 } }; // late for another reason, at the same cost
+  assert.deepEqual(
+    tilesOf([asQuick], false).map(([words]) => words.split(/[:,(]/)[0]),
+    ["length", "waiting", "lost to rank 2 "],
+  );
   const costOf = (hidden, inTime) => {
-    const slower = { ...found.slower, hidden };
-    return tilesOf([{ ...stepping, slower, inTime }], false).at(-1)[0];
+    const late = { ...found.late, hidden };
+    return tilesOf([{ ...stepping, late, inTime }], false).at(-1)[0];
   };
   assert.equal(costOf(10, 10), "lost to rank 2: 5 starting late + 15 waiting"); // 20 ns a step: what is shown adds up
   assert.equal(costOf(10.8, 10), "lost to rank 2 (replayed)");

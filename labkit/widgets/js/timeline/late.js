@@ -31,23 +31,15 @@ function waitsOf(state, number, row, late) {
 /** Times as pixels. */
 const pixelsOf = (state, run, times) => times.map((time) => Math.round(xOf(state, time + shiftOf(state, run))));
 
-/** A frame in dashes from where a call begins to where a late rank comes for it. */
-function paintHidden(context, state, { run, y, bar }, wait) {
+/** A frame round a wait; in dashes from where a call begins to where a late rank comes, while its own computes. */
+function paintWait(context, state, { run, y, bar }, wait, isHidden) {
   const [from, to] = pixelsOf(state, run, wait);
-  state.marks.add("hidden");
-  context.setLineDash([3, 2]);
-  context.strokeRect(from + 0.5, y + 0.5, to - from - 1, bar - 1);
-  context.setLineDash([]);
-}
-
-/** A frame round a wait. */
-function paintWait(context, state, { run, y, bar }, wait) {
-  const [from, to] = pixelsOf(state, run, wait);
-  context.fillStyle = state.theme.alarm + PALE;
-  context.fillRect(from, y, to - from, bar);
-  context.lineWidth = FRAME;
-  context.strokeRect(from + 1, y + 1, to - from - 2, bar - 2);
-  context.lineWidth = 1;
+  const thick = isHidden ? 1 : FRAME;
+  if (isHidden) state.marks.add("hidden");
+  else context.fillRect(from, y, to - from, bar);
+  context.setLineDash(isHidden ? [3, 2] : []);
+  context.lineWidth = thick;
+  context.strokeRect(from + thick / 2, y + thick / 2, to - from - thick, bar - thick);
 }
 
 /** Waits between which the rank computes nothing, together. */
@@ -104,15 +96,18 @@ export function paintLate(context, state) {
     const comers = late.map(({ row }) => row);
     const { y: top, bar: high } = workOf(late[0]) ?? late[0];
     context.textAlign = "center";
+    const told = [];
     for (const place of calls.filter(({ row }) => !ranks.includes(row.rank))) {
       const waits = waitsOf(state, number, place.row, comers);
       const work = workOf(place);
       const least = LEAST * pixelOf(state);
       const hidden = work ? hiddenWaits(run, place.row, comers, windowOf(state, number), least) : [];
       const groups = work ? together(run, work, waits) : waits.map((wait) => [wait]);
-      context.strokeStyle = context.fillStyle = state.theme.alarm;
-      for (const wait of hidden) paintHidden(context, state, place, wait);
+      context.strokeStyle = state.theme.alarm;
+      context.fillStyle = state.theme.alarm + PALE;
+      for (const wait of hidden) paintWait(context, state, place, wait, true);
       for (const wait of waits) paintWait(context, state, place, wait);
+      context.setLineDash([]);
       const [from, to] = place.y < top ? [top, place.y + place.bar] : [top + high, place.y];
       context.fillStyle = state.theme.alarm;
       for (const [begin, end] of [...hidden, ...waits]) {
@@ -120,7 +115,8 @@ export function paintLate(context, state) {
         const x = pixelsOf(state, number, [end])[0] - FRAME / 2;
         arrow(context, x, from, x, to, FRAME); // from who ends it
       }
-      if (place.note) tellWaits(context, state, place, toldOf(hidden, groups));
+      if (place.note) told.push([place, toldOf(hidden, groups)]);
     }
+    for (const each of told) tellWaits(context, state, ...each); // over all arrows
   });
 }

@@ -114,10 +114,12 @@ function movingTiles([run, other]) {
 /** "rank 2", "ranks 1, 3". */
 const nameOf = (ranks) => `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)}`;
 
+const SLOWER = 1.1; // times the others' computing: less is no reason to come last
+
 /** Why some come last, where they compute longer than the others do. */
 function slowerTile([one, other]) {
-  if (other || !one.slower) return [];
-  const { ranks, compute, others } = one.slower;
+  const { ranks, compute, others } = one.late ?? {};
+  if (other || !(compute >= SLOWER * others && others)) return []; // also where nobody knows
   const label = `computing: ${eachStep(one, timesText, [compute])}, the others ${eachStep(one, timesText, [others])}`;
   const times = `${Number((compute / others).toPrecision(2))} times as long`;
   return [[label.replace(" a step", ""), "mean time in which operators run", `${nameOf(ranks)}: ${times}`]];
@@ -139,11 +141,11 @@ function worksTiles([{ works, window }], isZoomed) {
 }
 
 /** What a step takes longer because some come last, where it is known how long it would take if they did not. */
-function costTile([{ edges, inTime, slower, blocked, waiting, numRanks }, other]) {
-  if (other || !edges || !inTime || !slower) return [];
+function costTile([{ edges, inTime, late: latest, blocked, waiting, numRanks }, other]) {
+  if (other || !edges || !inTime || !latest) return [];
   const count = edges.length - 1;
-  const who = nameOf(slower.ranks);
-  const parts = [slower.hidden, blocked / countOf({ waiting, numRanks })].map((time) => time / count);
+  const who = nameOf(latest.ranks);
+  const parts = [latest.hidden, blocked / countOf({ waiting, numRanks })].map((time) => time / count);
   const words = [(edges.at(-1) - edges[0]) / count - inTime, ...parts].map(timeText);
   const [saved, late, waits] = words.map(Number.parseFloat);
   const isSum = late && Number((waits + late).toPrecision(3)) === saved; // as shown: in units that differ it is none
