@@ -51,6 +51,20 @@ def step_in_time_ns(timeline: Timeline, late: Sequence[int]) -> float | None:
     return float(np.mean(lengths))
 
 
+def lost_ns(timeline: Timeline, late: Sequence[int]) -> tuple[float, float] | None:
+    """Return what the mean step loses to the late ranks, and how long it is, ns; None where that is not known.
+
+    Only of a virtual cluster: of real processes nobody knows how long bytes would have moved.
+    """
+    is_virtual = "virtual time" in timeline.tables.get("clock", {}).get("method", ())
+    in_time = step_in_time_ns(timeline, late) if is_virtual else None
+    if in_time is None:
+        return None
+    edges = _edges(timeline, next(rank for rank in range(timeline.num_ranks) if rank not in late))
+    step = float(edges[-1] - edges[0]) / (len(edges) - 1)
+    return step - in_time, step
+
+
 def _edges(timeline: Timeline, rank: int) -> npt.NDArray[np.int64]:
     """Return when the first region of a rank begins, and when each of its steps ends."""
     mine = (timeline.rank == rank) & (timeline.lane == Lane.REGION)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from labkit.timeline.in_time import lost_ns
 from labkit.timeline.metrics import lane_times
 from labkit.timeline.staircase import idle_ns, is_pipeline
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.waiting import Stuck, come_last, same_calls, stuck
-from labkit.units import format_percent
+from labkit.units import format_percent, format_time
 from labkit.words import ranks_in_words
 
 _STILL = 0.4
@@ -79,7 +80,11 @@ def _stuck(waits: Stuck, num_ranks: int, *, is_asked_about: bool) -> str:
 
 
 def _last(timeline: Timeline, still: npt.NDArray[np.float64]) -> str:
-    """Return which ranks come last to what all call, and how long the others wait for them; "" where it is little."""
+    """Return which ranks come last to what all call, and what that costs; "" where it is little.
+
+    Of a step, where it is known how long it would take without them: waits that computing hides cost time, too.
+    Else how long the others wait for them.
+    """
     if still.mean() < _FOR_SOME / 2:
         return ""
     late = come_last(timeline)
@@ -88,11 +93,21 @@ def _last(timeline: Timeline, still: npt.NDArray[np.float64]) -> str:
     share = np.delete(late.waited_ns, late.ranks) / timeline.makespan_ns
     if share.mean() < max(_FOR_SOME, _MOST * np.delete(still, late.ranks).mean()):
         return ""
-    verb, them = ("comes", "it") if len(late.ranks) == 1 else ("come", "them")
+    is_one = len(late.ranks) == 1
+    told = f"{_upper(ranks_in_words(late.ranks))} {'comes' if is_one else 'come'} last;"
+    lost = lost_ns(timeline, late.ranks)
+    if lost and lost[0] >= _FOR_SOME * lost[1]:
+        return f"{told} {'it costs' if is_one else 'they cost'} every step {_part(*lost)}"
     others = [rank for rank in range(timeline.num_ranks) if rank not in late.ranks]
     who = "the others wait" if len(others) > 1 else f"{ranks_in_words(others)} waits"
-    words = f"{_upper(ranks_in_words(late.ranks))} {verb} last; {who} {format_percent(share.mean())} of the time"
-    return f"{words} for {them}"
+    return f"{told} {who} {format_percent(share.mean())} of the time for {'it' if is_one else 'them'}"
+
+
+def _part(part_ns: float, whole_ns: float) -> str:
+    """Return a part of a time beside all of it, and its share: "210 of 623 µs (34 %)"."""
+    part, whole = format_time(part_ns).split(), format_time(whole_ns).split()
+    value = part[0] if part[1] == whole[1] else " ".join(part)
+    return f"{value} of {' '.join(whole)} ({format_percent(part_ns / whole_ns)})"
 
 
 def _bubble(timeline: Timeline, idle: npt.NDArray[np.float64]) -> str:

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 import labkit
 from labkit.timeline import REGION, Timeline
-from labkit.timeline.in_time import step_in_time_ns
+from labkit.timeline.in_time import lost_ns, step_in_time_ns
 from labkit.widgets.timeline_columns import pack
 
 pytestmark = [pytest.mark.in_turn]
@@ -73,6 +73,12 @@ def test_it_is_not_known_where_ranks_wait_before_they_have_made_their_calls_or_s
 def test_it_is_sent_of_a_run_whose_headline_says_who_comes_last() -> None:
     slow = _run({2: 2})
     packed = pack(slow)
-    assert packed["title"].startswith("Rank 2 comes last; ")
+    lost, step = lost_ns(slow, [2]) or (0, 0)
+    assert step == pytest.approx(_step_ns(slow)) and lost == pytest.approx(step - _step_ns(_run({})), rel=2e-3)
+    assert packed["title"].startswith("Rank 2 comes last; it costs every step ")
+    assert packed["title"].endswith(f" µs ({100 * lost / step:.0f} %)")
+    slow.tables["clock"]["method"][:] = "measured"  # of real processes nobody knows how long bytes would have moved
+    assert lost_ns(slow, [2]) is None and "the others wait" in pack(slow)["title"]
+    slow.tables["clock"]["method"][:] = "virtual time"
     assert packed["in_time"] == step_in_time_ns(slow, [2])
     assert "in_time" not in pack(_run({})) and np.isfinite(packed["in_time"])

@@ -189,11 +189,14 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → 0 ns"]);
   const alone = [{ ...long, waiting: [0, 1, 3], areNamed: true }, less]; // the one run in which ranks wait says which
   assert.deepEqual(told(alone)[1], ["waiting, each of ranks 0, 1, 3", "22.7 ns → 0 ns"]);
-  const moving = (time) => ({ busiest: 0, moves: [[0, time]] });
+  const moving = (time, computes = 9) => ({ busiest: 0, moves: [[0, time, computes]] });
   const narrow = (time) => ({ ...sending(4, 80), ...moving(time) });
   const busy = { ...long, ...moving(60) };
-  const sends = "time rank 0 sends or receives";
-  assert.deepEqual(told([busy, narrow(45)]).slice(1), [[`${sends}: 75 % of the difference`, "60 ns → 45 ns"]]);
+  const sends = "rank 0 sends or receives";
+  assert.deepEqual(told([busy, narrow(45)]).slice(1), [[`${sends}: saves 15 ns of the 20 ns`, "60 ns → 45 ns"]]);
+  assert.deepEqual(told([narrow(45), busy])[1], [`${sends}: takes 15 ns of the 20 ns`, "45 ns → 60 ns"]);
+  const also = { ...narrow(45), ...moving(45, 5) }; // most of the rest
+  assert.deepEqual(told([busy, also])[1][0], `${sends}: saves 15 ns of the 20 ns; it computes 4 ns less`);
   assert.deepEqual(told([busy, narrow(35)])[1], [sends, "60 ns → 35 ns"]); // more than all of it is no share
   const waits = { ...narrow(45), blocked: 0, blockedShare: 0 }; // the tile of one rank, and none of all
   assert.equal(told([busy, waits]).length, 2);
@@ -547,10 +550,10 @@ test("a headline that says who comes last marks them, and why where they compute
   const rows = [20, 20, 50].map((long, rank) => [rank, 0, [[0, long, 0]]]);
   const run = runOf(rows, { span: 60, title: "Rank 2 comes last; the others wait 50 % of the time for it" });
   const found = numbers(run, 0, 60);
-  assert.deepEqual(found.slower, { ranks: [2], compute: 50, others: 20, hidden: Number.NaN }); // nobody calls
+  assert.deepEqual(found.late, { ranks: [2], compute: 50, others: 20, hidden: Number.NaN }); // nobody calls
   const [, [label, , value]] = tilesOf([{ ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1] }], false);
   assert.deepEqual([label, value], ["computing: 50 ns, the others 20 ns", "rank 2: 2.5 times as long"]);
-  assert.equal(numbers(runOf(rows, { span: 60, title: "" }), 0, 60).slower, undefined);
+  assert.equal(numbers(runOf(rows, { span: 60, title: "" }), 0, 60).late, undefined);
   const stepping = { ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1], edges: [0, 30, 60], inTime: 20 };
   assert.deepEqual(
     tilesOf([stepping], false).map(([words, , each]) => [words, each]),
@@ -558,17 +561,22 @@ test("a headline that says who comes last marks them, and why where they compute
       ["length: 2 steps, 60 ns in all", "30 ns a step"],
       ["computing: 25 ns, the others 10 ns a step", "rank 2: 2.5 times as long"],
       ["waiting, each of ranks 0, 1: 50 % of a step", "15 ns a step"],
-      ["faster if rank 2 came in time (replayed)", "10 ns a step"],
+      ["lost to rank 2 (replayed)", "10 ns a step"],
     ],
   );
   assert.equal(tilesOf([{ ...stepping, inTime: undefined }], false).length, 3);
+  const asQuick = { ...stepping, late: { ...found.late, compute: 21 } }; // late for another reason, at the same cost
+  assert.deepEqual(
+    tilesOf([asQuick], false).map(([words]) => words.split(/[:,(]/)[0]),
+    ["length", "waiting", "lost to rank 2 "],
+  );
   const costOf = (hidden, inTime) => {
-    const slower = { ...found.slower, hidden };
-    return tilesOf([{ ...stepping, slower, inTime }], false).at(-1)[0];
+    const late = { ...found.late, hidden };
+    return tilesOf([{ ...stepping, late, inTime }], false).at(-1)[0];
   };
-  assert.equal(costOf(10, 10), "lost to rank 2: 15 waiting + 5 late start"); // 20 ns a step: what is shown adds up
-  assert.equal(costOf(10.8, 10), "faster if rank 2 came in time (replayed)");
-  assert.equal(costOf(0, 15), "faster if rank 2 came in time (replayed)"); // waiting is all of it
+  assert.equal(costOf(10, 10), "lost to rank 2: 5 starting late + 15 waiting"); // 20 ns a step: what is shown adds up
+  assert.equal(costOf(10.8, 10), "lost to rank 2 (replayed)");
+  assert.equal(costOf(0, 15), "lost to rank 2 (replayed)"); // waiting is all of it
 });
 
 test("of a rank that works while the others wait tiles say how long it and they are busy", () => {

@@ -3,13 +3,13 @@
 import { COMMUNICATION, COMPUTE } from "./kinds.js";
 import { LEFT, NAMED, RIGHT, pixelOf, shiftOf, xOf } from "./layout.js";
 import { paintMessage } from "./paint_arrows.js";
-import { widthOf, writeName } from "./paint_marks.js";
-import { tickStep, unitOf } from "./words.js";
+import { widthOf, writeBold, writeName } from "./paint_marks.js";
+import { tickStep, timeText, unitOf } from "./words.js";
 
 const BESIDE = 96; // pixels from the end of the run, where its length stands
 const NARROWEST = 420; // pixels of a step
 const EDGE = 8; // pixels after it
-const NAMES = 48; // and before it, for names of ranks
+const FOOT = 150; // for what its axis is
 const BOLD = 2; // pixels of an arrow and of a frame
 const TICK = 70; // pixels between two times of it, at least
 
@@ -46,35 +46,47 @@ export function enlargedOf(state) {
   return { number, run, rank, rows, from, to, count, left, right };
 }
 
-/** The bars of a row within [t0, t1), with their names: what is sent over what is received, as long as each takes. */
+/** The rows with what is received over what is sent, as that goes on at once, as high as what is computed over it. */
+function rowsOfTwo(rows) {
+  return rows.map((place, k) => {
+    const isCall = place.row.lane === COMMUNICATION;
+    const other = rows[isCall ? k - 1 : k + 1];
+    const both = other?.row.rank === place.row.rank ? [other, place] : [place];
+    const [top, bottom] = [Math.min(...both.map(({ y }) => y)), Math.max(...both.map(({ y, bar }) => y + bar))];
+    const high = Math.floor((bottom - top) / (both.length + 1));
+    return isCall ? { ...place, y: bottom - 2 * high, bar: 2 * high } : { ...place, bar: high };
+  });
+}
+
+/** The bars of a row within [t0, t1), with their names: what is received over what is sent, as long as each takes. */
 function paintBars(context, state, { run: number, row, y, bar }, [t0, t1]) {
   const { labels, label, start, end, category } = state.runs[number];
   const isCall = row.lane === COMMUNICATION;
-  const high = isCall ? bar / 2 + 1 : bar; // names need as much
+  const high = isCall ? bar / 2 : bar;
   for (let event = row.first; event < row.last; event++) {
     const [from, to] = [Math.max(start[event], t0), Math.min(end[event], t1)];
     if (from >= to || state.hatched[category[event]]) continue;
     const [x, until] = [from, to].map((time) => xOf(state, time + shiftOf(state, number)));
     const named = labels[label[event]];
-    const top = isCall && /recv/.test(named[1]) ? y + high : y;
+    const top = isCall && /send/.test(named[1]) ? y + high : y;
     context.fillStyle = state.theme.colours[category[event]];
     context.fillRect(x, top, until - x, high);
-    writeName(context, state, { y: top, bar: high }, named, category[event], [x, until]);
+    writeName(context, state, { y: top, bar: Math.max(high, NAMED) }, named, category[event], [x, until]);
   }
 }
 
-/** Times from the step's begin on, under it, with lines up to its top. */
-function paintTimes(context, near, { number, from, to, left, right }, top, bottom) {
+/** Times from the step's begin on, under it. */
+function paintTimes(context, near, { number, from, to, right }, bottom) {
   const step = tickStep(TICK * pixelOf(near), 1);
   const [unit, size] = unitOf(to - from);
+  context.fillStyle = near.theme.ink;
+  context.textAlign = "right";
+  context.fillText(`${unit} from the step’s start`, right, bottom + 11);
   context.textAlign = "center";
   for (let time = 0; time <= to - from; time += step) {
     const x = xOf(near, from + time + shiftOf(near, number));
-    context.fillStyle = near.theme.grid;
-    context.fillRect(Math.round(x), top, 1, bottom - top);
-    context.fillStyle = near.theme.quiet;
-    const words = `${Number((time / size).toPrecision(3))}${time ? "" : ` ${unit}`}`;
-    if (x < right - 12 && x > left) context.fillText(words, x, bottom + 9);
+    context.fillRect(Math.round(x), bottom, 1, 4);
+    if (x < right - FOOT) context.fillText(String(Number((time / size).toPrecision(3))), x, bottom + 11);
   }
 }
 
@@ -122,35 +134,55 @@ function paintFrames(context, { theme }, [x0, x1], { left, right }, top, bottom)
   context.setLineDash([]);
 }
 
+/** An arrow from each rank that is seen to one below, and how long its last byte is on the way. */
+function paintMessages(context, state, { number, run, from, to }) {
+  const { rows } = state.layout;
+  const placeOf = (event) => rows.find(({ row }) => event >= row.first && event < row.last);
+  run.flow_from.forEach((source, f) => {
+    if (run.start[source] < from || run.start[source] >= to) return;
+    const [place, target] = [source, run.flow_to[f]].map(placeOf);
+    if (!(target?.y > place?.y)) return;
+    const [x0, x1, long] = paintMessage(context, state, number, f, BOLD);
+    const { ink, near } = state.theme;
+    const told = [`${timeText(long)} on the way`];
+    if (long > 0) writeBold(context, state, told, [x0, x1], (x0 + x1) / 2, place.y + (3 / 4) * place.bar, [ink, near]);
+  });
+}
+
 /** Paint it: framed as in the run, on a ground and with an axis of its own. */
 export function paintEnlarged(context, state) {
   const step = enlargedOf(state);
   if (!step) return;
   const { number, run, rows, from, to, count, left, right } = step;
   const { theme, layout } = state;
-  const near = zoomed(state, number, [from, to], left + NAMES, right - EDGE);
+  const near = zoomed(state, number, [from, to], left + BOLD, right - EDGE);
+  near.layout = { rows: rowsOfTwo(rows) };
   const [top, bottom] = [rows[0].y - 4, rows.at(-1).y + rows.at(-1).bar + 4];
   const ends = [from, to].map((time) => xOf(state, time + shiftOf(state, number)));
   const over = layout.heads[number].y - 2;
   context.fillStyle = theme.paper; // the axis above is not that of the step
   context.fillRect(left - 8, over, right + 10 - left, layout.height - over);
   context.fillRect(LEFT, bottom, left - LEFT, layout.height - bottom);
-  context.fillStyle = theme.band;
+  context.fillStyle = theme.near;
   context.fillRect(left, top, right - left, bottom - top);
-  paintTimes(context, near, step, top, bottom);
+  paintTimes(context, near, step, bottom);
   paintPhases(context, state, step, bottom + 4);
-  paintFrames(context, state, ends, step, top, bottom);
   context.fillStyle = theme.ink;
   context.textAlign = "left";
   const times = Math.round(pixelOf(state) / pixelOf(near));
-  const told = `step 1 of ${count}, enlarged ${times} times, time from its start`;
-  context.fillText(told, left, layout.heads[number].y + 8);
-  for (const { row, y, bar, first } of rows) if (first) context.fillText(`rank ${row.rank}`, left + 5, y + bar / 2);
-  for (const place of rows) paintBars(context, near, place, [from, to]);
-  const gap = layout.gapsIn.find((each) => each.run === number);
-  run.flow_from.forEach((source, f) => {
-    if (run.start[source] >= from && run.start[source] < to) {
-      paintMessage(context, near, number, f, BOLD, gap && gap.y + NAMED / 2);
-    }
-  });
+  context.fillText(`step 1 of ${count}, enlarged ${times} times`, left, layout.heads[number].y + 8);
+  for (const [k, place] of rows.entries()) {
+    context.textAlign = "right";
+    context.fillStyle = theme.ink;
+    if (place.first) context.fillText(`rank ${place.row.rank}`, left - 6, place.y + place.bar / 2);
+    context.textAlign = "left";
+    paintBars(context, near, near.layout.rows[k], [from, to]);
+    if (place.row.lane !== COMMUNICATION) continue;
+    context.fillStyle = theme.band;
+    const [x0, x1] = [0, run.span].map((time) => xOf(state, time + shiftOf(state, number)));
+    context.fillRect(x0, place.y, x1 - x0, place.bar); // send and receive are at once in the run, too
+    paintBars(context, state, place, [0, run.span]);
+  }
+  paintMessages(context, near, step);
+  paintFrames(context, state, ends, step, top, bottom);
 }

@@ -129,7 +129,7 @@ const BACKWARD = 1;
 /** A mark that is no bar: its name as painters know it, what it looks like, and what it means. */
 const MARKS = [
   ["exposed", "▁", "exposed: no computing hides it"],
-  ["hidden", "┅", "late start: computes meanwhile"],
+  ["hidden", "┅", "starts late, computes meanwhile"],
   ["other", "■", "other compute"],
   ["copy", "■", "copy"],
   ["message", "↗", "message"],
@@ -165,8 +165,6 @@ export function legendOf([run, other], present) {
   for (const [mark, sign, words] of MARKS) {
     patches.push(element("span", { "data-mark": mark, hidden: true }, element("b", {}, sign), ` ${words}`));
   }
-  const idle = element("i", { "data-category": "idle" });
-  patches.push(element("span", { "data-mark": "idle" }, idle, "idle: empty"));
   if (other) {
     const words = `${other.name}; ratio: busy time, ${run.name} / ${other.name}`;
     patches.push(element("span", { class: "labkit-dashed" }, element("i"), words));

@@ -1,19 +1,18 @@
-// The ranks that come last: what they compute when others are done, and how long these wait for them, in full once.
+// For whom the headline says ranks wait: an arrow from who comes to the end of each wait, and how long, said once.
 
 import { MOST, NEAR, comesAt, hiddenWaits } from "./hidden.js";
-import { COMMUNICATION, COMPUTE, OPTIMIZER } from "./kinds.js";
+import { COMMUNICATION, COMPUTE } from "./kinds.js";
 import { lateRanks } from "./last_ranks.js";
-import { LEFT, holdsWords, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
+import { LEFT, holdsWords, pixelOf, shiftOf, windowOf, xOf } from "./layout.js";
 import { arrow } from "./paint_arrows.js";
-import { widthOf, writeBold } from "./paint_marks.js";
+import { writeBold } from "./paint_marks.js";
 import { lowerBound } from "./search.js";
 import { rowBusy } from "./shares.js";
-import { stepEdges } from "./steps.js";
 import { timeText } from "./words.js";
 
 const LEAST = 3; // pixels of a wait whose end is tied to who comes
 const PALE = "66"; // of the colour of a wait, between its stripes
-const FRAME = 2; // pixels of a line round what a late rank computes later
+const FRAME = 2; // pixels of a line round a wait
 
 /** [begin, end] of the waits in view of one row that a late rank ends. */
 function waitsOf(state, number, row, late) {
@@ -29,18 +28,18 @@ function waitsOf(state, number, row, late) {
   return found;
 }
 
-/** A frame in dashes from where a call begins to where a late rank comes for it, and how long that is, in words. */
-function paintHidden(context, state, { run, y, bar }, wait) {
-  const [from, to] = wait.map((time) => Math.round(xOf(state, time + shiftOf(state, run))));
-  state.marks.add("hidden");
-  context.strokeStyle = state.theme.quiet;
-  context.fillStyle = state.theme.ink;
-  context.setLineDash([3, 2]);
-  context.strokeRect(from + 0.5, y + 0.5, to - from - 1, bar - 1);
-  context.setLineDash([]);
-  const left = Math.max(from, LEFT);
-  const words = `${timeText(wait[1] - wait[0])} late`;
-  if (widthOf(context, state, words) + 2 < to - left) context.fillText(words, (left + to) / 2, y + bar / 2);
+/** Times as pixels. */
+const pixelsOf = (state, run, times) => times.map((time) => Math.round(xOf(state, time + shiftOf(state, run))));
+
+/** A frame round a wait; in dashes from where a call begins to where a late rank comes, while its own computes. */
+function paintWait(context, state, { run, y, bar }, wait, isHidden) {
+  const [from, to] = pixelsOf(state, run, wait);
+  const thick = isHidden ? 1 : FRAME;
+  if (isHidden) state.marks.add("hidden");
+  else context.fillRect(from, y, to - from, bar);
+  context.setLineDash(isHidden ? [3, 2] : []);
+  context.lineWidth = thick;
+  context.strokeRect(from + thick / 2, y + thick / 2, to - from - thick, bar - thick);
 }
 
 /** Waits between which the rank computes nothing, together. */
@@ -54,59 +53,35 @@ function together(run, { row }, waits) {
   return groups;
 }
 
-/** When a row computes nothing around a time: [end of what is before, begin of what is after]. */
-function gapAt({ segmentStart, segmentEnd }, { from, to }, time) {
-  const next = lowerBound(segmentStart, from, to, time);
-  return [next > from ? segmentEnd[next - 1] : -Infinity, next < to ? segmentStart[next] : Infinity];
+const lengthOf = ([begin, end]) => end - begin;
+
+/** How long waits are, in the order of time: [waits, [words, fewer], whether the rank computes meanwhile]. */
+function toldOf(hidden, groups) {
+  const late = hidden.map((wait) => {
+    const long = timeText(lengthOf(wait));
+    return [[wait], [`starts ${long} late`, long], true];
+  });
+  const waits = groups.map((group) => {
+    const all = timeText(group.reduce((sum, wait) => sum + lengthOf(wait), 0));
+    return [group, [group.length > 1 ? `waits ${group.length} times, ${all} in all` : `waits ${all}`, all]];
+  });
+  return [...late, ...waits].sort(([[one]], [[other]]) => one[0] - other[0]);
 }
 
-/** A frame round each wait; how many and long: above, where the rank computes nothing, or in the first. */
-function tellWaits(context, state, place, work, group, whom) {
-  const { run: number, y, bar } = place;
-  const { runs, theme } = state;
-  const at = (time) => xOf(state, time + shiftOf(state, number));
-  const ends = group.map((wait) => wait.map((time) => Math.round(at(time))));
-  context.lineWidth = FRAME;
-  context.strokeStyle = context.fillStyle = theme.alarm;
-  const where = work ?? place;
-  context.fillStyle = theme.alarm + PALE;
-  for (const [from, to] of ends) {
-    context.fillRect(from, y, to - from, bar);
-    context.strokeRect(from + 1, y + 1, to - from - 2, bar - 2);
-  }
-  context.lineWidth = 1;
-  const all = timeText(group.reduce((sum, [begin, end]) => sum + end - begin, 0));
-  const room = work ? gapAt(runs[number], work.row, group[0][0] + 1).map(at) : ends[0];
-  const told = `${group.length > 1 ? `${group.length} ` : ""}waits for ${whom}: ${all}`;
-  const middle = (ends[0][0] + ends.at(-1)[1]) / 2;
-  writeBold(context, state, [told, all], room, middle, where.y + where.bar / 2, [theme.alarm, theme.band]);
-}
-
-/** When a row has computed what a step is for, but for its optimizer. */
-function computedBy({ segmentStart, segmentEnd, segmentCategory }, { from, to }, end) {
-  let at = lowerBound(segmentStart, from, to, end) - 1;
-  while (at >= from && segmentCategory[at] === OPTIMIZER) at--;
-  return at >= from ? segmentEnd[at] : 0;
-}
-
-/** A frame round what a late rank computes in each step when another is done, with its length. */
-function tellLater(context, state, { run: number, row, y, bar }, other) {
-  const { runs, theme } = state;
-  const run = runs[number];
-  for (const end of (stepEdges(run) ?? []).slice(1)) {
-    const [from, to] = [other, row].map((each) => computedBy(run, each, end));
-    const ends = [from, to].map((time) => Math.round(xOf(state, time + shiftOf(state, number))));
-    if (ends[1] - ends[0] <= 2 * FRAME || ends[1] < LEFT) continue;
-    context.lineWidth = FRAME;
-    context.strokeStyle = theme.alarm;
-    context.strokeRect(ends[0] + 1, y + 1, ends[1] - ends[0] - 2, bar - 2);
-    context.lineWidth = 1;
-    const long = timeText(to - from);
-    const category = run.segmentCategory[lowerBound(run.segmentEnd, row.from, row.to, to)];
-    const words = [`done ${long} later`, `+${long}`];
-    const colours = [theme.onBar[category], theme.colours[category]];
-    writeBold(context, state, words, [ends[0] + FRAME, ends[1] - FRAME], (ends[0] + ends[1]) / 2, y + bar / 2, colours);
-  }
+/** Beside a row how long it waits, over or under the waits; what was said before is not said again. */
+function tellWaits(context, state, { run, note }, told) {
+  const colours = [state.theme.alarm, state.theme.paper];
+  const ends = told.map(([waits]) => pixelsOf(state, run, [waits[0][0], waits.at(-1)[1]]));
+  const said = new Set();
+  let free = LEFT;
+  told.forEach(([, words, isLate], k) => {
+    const [from, to] = ends[k];
+    const room = [free, isLate ? to : (ends[k + 1]?.[0] ?? state.width)];
+    const end = !said.has(words[0]) && writeBold(context, state, words, room, (from + to) / 2, note, colours);
+    if (!end) return;
+    said.add(words[0]);
+    free = end;
+  });
 }
 
 /** Tell of each run whose headline names who comes last. */
@@ -119,30 +94,29 @@ export function paintLate(context, state) {
     const late = calls.filter(({ row }) => ranks.includes(row.rank));
     if (!late.length) return;
     const comers = late.map(({ row }) => row);
-    const whom = `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)}`;
     const { y: top, bar: high } = workOf(late[0]) ?? late[0];
-    const told = [];
     context.textAlign = "center";
+    const told = [];
     for (const place of calls.filter(({ row }) => !ranks.includes(row.rank))) {
       const waits = waitsOf(state, number, place.row, comers);
       const work = workOf(place);
-      const groups = work ? together(run, work, waits) : waits.map((wait) => [wait]);
-      context.strokeStyle = context.fillStyle = state.theme.alarm;
-      const head = place.y < top ? top : top + high;
-      for (const [, end] of groups.flat()) {
-        const x = Math.round(xOf(state, end + shiftOf(state, number))) - FRAME / 2;
-        arrow(context, x, place.y, x, head, FRAME); // to who ends it
-      }
-      told.push([place, work, groups]);
-      if (!work) continue;
       const least = LEAST * pixelOf(state);
-      const hidden = hiddenWaits(run, place.row, comers, windowOf(state, number), least);
-      for (const wait of hidden) paintHidden(context, state, place, wait);
+      const hidden = work ? hiddenWaits(run, place.row, comers, windowOf(state, number), least) : [];
+      const groups = work ? together(run, work, waits) : waits.map((wait) => [wait]);
+      context.strokeStyle = state.theme.alarm;
+      context.fillStyle = state.theme.alarm + PALE;
+      for (const wait of hidden) paintWait(context, state, place, wait, true);
+      for (const wait of waits) paintWait(context, state, place, wait);
+      context.setLineDash([]);
+      const [from, to] = place.y < top ? [top, place.y + place.bar] : [top + high, place.y];
+      context.fillStyle = state.theme.alarm;
+      for (const [begin, end] of [...hidden, ...waits]) {
+        if (!comesAt(run, comers, end, NEAR * (end - begin))) continue; // it waits on, and computes no more
+        const x = pixelsOf(state, number, [end])[0] - FRAME / 2;
+        arrow(context, x, from, x, to, FRAME); // from who ends it
+      }
+      if (place.note) told.push([place, toldOf(hidden, groups)]);
     }
-    for (const [place, work, groups] of told) {
-      for (const group of groups) tellWaits(context, state, place, work, group, whom);
-    }
-    const other = told[0]?.[1];
-    for (const work of late.map(workOf)) if (work && other) tellLater(context, state, work, other.row);
+    for (const each of told) tellWaits(context, state, ...each); // over all arrows
   });
 }

@@ -98,8 +98,6 @@ function waiters({ title }, ranks, time) {
   return { waiting, areAlike: areAlike(waits, time), areNamed: /[Rr]anks? \d/.test(title) };
 }
 
-const SLOWER = 1.1; // times the others' computing: less is no reason to come last
-
 const meanOf = (all, of) => all.reduce((sum, each) => sum + of(each), 0) / all.length;
 
 /** Means over some ranks and over the others, of { rank } and what `of` reads of each. */
@@ -111,11 +109,11 @@ const meansOf = (all, ranks, of) =>
     ),
   );
 
-/** { ranks, compute, others, hidden } of the ranks that come last, where they compute longer: means, ns. */
-function slowerOf(run, all, window) {
+/** { ranks, compute, others, hidden } of the ranks that come last: how long they compute, and the others: means, ns. */
+function lateOf(run, all, window) {
   const ranks = lateRanks(run);
+  if (!ranks.length) return undefined;
   const [compute, others] = meansOf(all, ranks, ({ computed }) => computed);
-  if (!(compute >= SLOWER * others && others > 0)) return undefined; // nobody is late
   return { ranks, compute, others, hidden: hiddenOf(run, ranks, window) };
 }
 
@@ -179,12 +177,12 @@ export function numbers(shown, from, to) {
     ...waiters(run, ranks, t1 - t0),
     areExposedAlike: areAlike(exposures, t1 - t0),
     busiest: busiest.rank,
-    moves: ranks.map(({ rank, communication }) => [rank, communication]),
+    moves: ranks.map(({ rank, communication, compute }) => [rank, communication, compute]),
     edges,
     title: run.title ?? "",
     inTime: run.in_time,
     works: worksOf(run, ranks),
-    slower: isKnown ? slowerOf(run, ranks, [t0, t1]) : undefined,
+    late: lateOf(run, ranks, [t0, t1]),
     ...sharesOf(sums, all, isKnown),
     busbw: busBandwidth(run, t0, t1),
   };

@@ -2,9 +2,7 @@
 
 import { enlargedOf } from "./enlarged.js";
 import { shiftOf, windowOf, xOf } from "./layout.js";
-import { writeBold } from "./paint_marks.js";
 import { lowerBound } from "./search.js";
-import { timeText } from "./words.js";
 
 const MOST = 300;
 
@@ -64,41 +62,29 @@ function colourOf(theme, back, error) {
 const placesOf = ({ layout }, run, event) =>
   layout.rows.filter((place) => place.run === run && event >= place.row.first && event < place.row.last);
 
-/** Draw message f of a run; from or to ranks that have no rows at the height `gap`, if it is given. */
-export function paintMessage(context, state, number, f, thick, gap) {
+/** Draw message f of a run; where both its ranks have rows: [x, x, ns] of when its last byte leaves and arrives. */
+export function paintMessage(context, state, number, f, thick) {
   const run = state.runs[number];
   const [source, target] = [run.flow_from[f], run.flow_to[f]];
   const [from, to] = [source, target].map((event) => placesOf(state, number, event)[0]);
-  if (gap === undefined ? !from || !to : !from && !to) return;
+  if (!from || !to) return undefined;
   const isServed = run.labels[run.label[target]][1] === "rpc_serve";
   const [begins, over] = solidOf(run, source);
   const arrives = isServed ? run.start[target] : solidOf(run, target)[1];
   const leaves = isServed ? begins : Math.max(begins, Math.min(over, arrives)); // its last byte
-  const error = Math.max(...[from, to].map((place) => (place ? run.errorOf(place.row.rank) : 0)));
+  const error = Math.max(...[from, to].map(({ row }) => run.errorOf(row.rank)));
   const colour = colourOf(state.theme, begins - arrives, error);
   state.marks.add(colour === state.theme.alarm ? "early" : "message");
   context.strokeStyle = colour;
   context.fillStyle = colour;
   const shift = shiftOf(state, number);
-  const isDown = (to?.y ?? gap) > (from?.y ?? gap);
-  const y0 = from ? from.y + (isDown ? from.bar : 0) : gap;
-  const y1 = to ? to.y + (isDown ? 0 : to.bar) : gap;
+  const isDown = to.y > from.y;
+  const y0 = from.y + (isDown ? from.bar : 0);
+  const y1 = to.y + (isDown ? 0 : to.bar);
   const ground = thick > 1 && state.theme.paper;
   const [x0, x1] = [leaves, arrives].map((time) => xOf(state, time + shift));
   arrow(context, x0, y0, x1, y1, thick, ground);
-  if (gap === undefined) return;
-  context.fillStyle = state.theme.ink;
-  context.textAlign = to ? "right" : "left";
-  const peerOf = (event) => run.labels[run.label[event]][3];
-  const [words, x, y] =
-    (!to && [`to rank ${peerOf(source)}`, x1 + 6, gap]) ||
-    (!from && [`from rank ${peerOf(target)}`, x0 - 6, gap]) ||
-    [];
-  if (words) context.fillText(words, x, y);
-  if (!from || !to || !isDown) return;
-  context.textAlign = "center";
-  const told = [`${timeText(arrives - leaves)} on the way`];
-  writeBold(context, state, told, [x0, x1], (x0 + x1) / 2, (y0 + y1) / 2, [state.theme.ink, state.theme.band]);
+  return [x0, x1, arrives - leaves];
 }
 
 /** Draw the messages in view; where they are many, only those of the event in focus. */

@@ -33,7 +33,7 @@ export function widthOf(context, state, text) {
   return width;
 }
 
-/** Write the first of some words, in bold, that fit between two pixels, about a middle, on a ground of its own. */
+/** Write the first of some words, in bold, that fit between two pixels, about a middle; where they end, 0 if none. */
 export function writeBold(context, state, words, [from, to], middle, y, [ink, ground]) {
   const [left, right] = [Math.max(from, LEFT), Math.min(to, state.width - RIGHT)];
   context.font = `700 ${FONT}`;
@@ -45,9 +45,11 @@ export function writeBold(context, state, words, [from, to], middle, y, [ink, gr
     context.fillRect(x - half, y - 7, 2 * half, 14);
     context.fillStyle = ink;
     context.fillText(told, x, y);
-    break;
+    context.font = FONT;
+    return x + half;
   }
   context.font = FONT;
+  return 0;
 }
 
 /** Letters that a name has at least where its last words are left out: fewer say nothing. */

@@ -72,7 +72,6 @@ function paintColumns(state, inks, categories, present) {
   const { width, height } = image;
   const isPlain = hatched.map((each, c) => !each && !dotted[c]);
   const seen = new Uint8Array(categories);
-  let isIdle = false;
   pixels.fill(inks.empty);
   for (let x = 0; x < width; x++) {
     let bottom = height;
@@ -85,10 +84,8 @@ function paintColumns(state, inks, categories, present) {
       else paintPattern(state, inks, c, x, top, bottom);
       bottom = top;
     }
-    if (bottom > SEEN) isIdle = true;
   }
   for (const c of present) if (seen[c]) marks.add(String(c));
-  if (isIdle) marks.add("idle");
 }
 
 /** Paint a plain category's part of a column: its whole pixels, and parts of those at its ends. */

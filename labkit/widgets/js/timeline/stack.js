@@ -3,6 +3,7 @@
 import { areColoured, bareLanes, isNearlyBare } from "./bare.js";
 import { standouts } from "./cluster.js";
 import { COMMUNICATION, COMPUTE, REGION } from "./kinds.js";
+import { lateRanks } from "./last_ranks.js";
 import { NAMED, PLAIN, TOP, hiddenRanks, holdsNames, ranksText, shownFor, untold } from "./layout.js";
 import { stripOf } from "./strips.js";
 
@@ -18,6 +19,9 @@ const ROOM_OF_ARROWS = 9;
 /** Pixels in place of ranks that are alike, for words and messages, and how much higher are rows of which some are. */
 const GAP = 34;
 const HIGHER = 1.4;
+
+/** Pixels beside a row of who waits, where no arrow from who is late goes through, for words. */
+const NOTE = 15;
 
 /** Pixels of a row in which next to nothing is. */
 const BARE = 3;
@@ -76,6 +80,7 @@ export class Stack {
     const hasNames = this.hasNames || !areColoured(run);
     let shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
     const lanes = bareLanes(run);
+    const late = lateRanks(run);
     const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
     const isBare = (row) => !row.stream && holdsNames(this.bar) && isNear(row);
     const isAlone = (row) => shown.every((other) => other.rank !== row.rank || isBare(other));
@@ -86,7 +91,12 @@ export class Stack {
     }
     shown.forEach((row, k) => {
       const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
+      const isTold = late.length && !late.includes(row.rank) && row.lane === COMMUNICATION && holdsNames(high);
+      const isOver = isTold && row.rank < late[0];
+      if (isOver) this.y += NOTE;
       this.put(number, row, isBare(row) ? BARE : high, isFirst && !isBare(row));
+      if (isTold) this.rows.at(-1).note = this.y + NOTE / 2 - (isOver ? high + NOTE : 0);
+      if (isTold && !isOver) this.y += NOTE;
       this.y += row.stream && holdsNames(this.bar) ? ROOM_OF_ARROWS : this.gaps.lane;
       if (shown[k + 1]?.rank === row.rank) return;
       this.memory(run, row.rank, number, this.bar);

@@ -91,24 +91,35 @@ function explains([run, other], [before, after]) {
   return (after / other.numRanks - before / run.numRanks) * change > 0;
 }
 
-/** How long one rank sends and receives in both runs, where that makes most of the difference. */
+const shown = (time) => Number(time.toPrecision(3));
+
+/** How far two times lie apart, as they are shown. */
+const apartText = ([before, after]) => timeText(Math.abs(shown(before) - shown(after)));
+
+/** How long one rank sends and receives in both runs, where that makes most of the difference; and what the rest is. */
 function movingTiles([run, other]) {
   if (!other) return [];
-  const { busiest } = other.window < run.window ? run : other;
-  const [before, after] = [run, other].map(({ moves }) => moves.find(([rank]) => rank === busiest)?.[1]);
-  const part = (after - before) / (other.window - run.window);
-  if (!(part > MOST)) return [];
-  const share = part < 1 ? `: ${percent(part)} of the difference` : "";
-  return [[`time rank ${busiest} sends or receives${share}`, "busy", timesText([before, after])]];
+  const change = other.window - run.window;
+  const { busiest } = change < 0 ? run : other;
+  const [before, after] = [run, other].map(({ moves }) => moves.find(([rank]) => rank === busiest) ?? []);
+  const [moved, computed] = [1, 2].map((part) => (after[part] - before[part]) / change);
+  if (!(moved > MOST)) return [];
+  const [saves, less] = change < 0 ? ["saves", "less"] : ["takes", "longer"];
+  const rest = computed > (1 - moved) / 2 ? `; it computes ${timeText(Math.abs(computed * change))} ${less}` : "";
+  const times = [before[1], after[1]];
+  const share = `: ${saves} ${apartText(times)} of the ${apartText([run.window, other.window])}${rest}`;
+  return [[`rank ${busiest} sends or receives${moved < 1 ? share : ""}`, "busy", timesText(times)]];
 }
 
 /** "rank 2", "ranks 1, 3". */
 const nameOf = (ranks) => `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)}`;
 
+const SLOWER = 1.1; // times the others' computing: less is no reason to come last
+
 /** Why some come last, where they compute longer than the others do. */
 function slowerTile([one, other]) {
-  if (other || !one.slower) return [];
-  const { ranks, compute, others } = one.slower;
+  const { ranks, compute, others } = one.late ?? {};
+  if (other || !(compute >= SLOWER * others && others)) return []; // also where nobody knows
   const label = `computing: ${eachStep(one, timesText, [compute])}, the others ${eachStep(one, timesText, [others])}`;
   const times = `${Number((compute / others).toPrecision(2))} times as long`;
   return [[label.replace(" a step", ""), "mean time in which operators run", `${nameOf(ranks)}: ${times}`]];
@@ -130,16 +141,16 @@ function worksTiles([{ works, window }], isZoomed) {
 }
 
 /** What a step takes longer because some come last, where it is known how long it would take if they did not. */
-function costTile([{ edges, inTime, slower, blocked, waiting, numRanks }, other]) {
-  if (other || !edges || !inTime || !slower) return [];
+function costTile([{ edges, inTime, late: latest, blocked, waiting, numRanks }, other]) {
+  if (other || !edges || !inTime || !latest) return [];
   const count = edges.length - 1;
-  const who = nameOf(slower.ranks);
-  const parts = [blocked / countOf({ waiting, numRanks }), slower.hidden].map((time) => time / count);
+  const who = nameOf(latest.ranks);
+  const parts = [latest.hidden, blocked / countOf({ waiting, numRanks })].map((time) => time / count);
   const words = [(edges.at(-1) - edges[0]) / count - inTime, ...parts].map(timeText);
-  const [saved, waits, late] = words.map(Number.parseFloat);
+  const [saved, late, waits] = words.map(Number.parseFloat);
   const isSum = late && Number((waits + late).toPrecision(3)) === saved; // as shown: in units that differ it is none
-  const sum = `lost to ${who}: ${waits} waiting + ${late} late start`;
-  return [[isSum ? sum : `faster if ${who} came in time (replayed)`, "replayed in time", `${words[0]} a step`]];
+  const sum = isSum ? `: ${late} starting late + ${waits} waiting` : " (replayed)";
+  return [[`lost to ${who}${sum}`, "replayed in time", `${words[0]} a step`]];
 }
 
 /** How long ranks wait; of one that works while they do, how long it is busy. */
@@ -160,15 +171,17 @@ export function tilesOf(numbers, isZoomed, names = []) {
   const isOneBase = numbers.length > 1 || countOf(numbers[0]) === numbers[0].numRanks;
   const exposed = isOneBase ? all : []; // a share of all ranks beside one of some reads as a part of the same whole
   const moving = movingTiles(numbers);
+  const cost = costTile(numbers);
+  const isTold = numbers.length > 1 || cost.some(([label]) => label.includes("waiting"));
   const length = numbers.map((each) => timeText(each.window)).join(" → ");
   const runs = numbers.length > 1 && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
   return [
     lengthTile(numbers) ?? [`length${inView}${runs}`, "time in view", length],
     ...slowerTile(numbers), // the cause before what it costs
-    ...(numbers.length > 1 ? [] : waitingTiles(numbers, isZoomed, waiting)),
+    ...(isTold ? [] : waitingTiles(numbers, isZoomed, waiting)),
     ...moving,
     ...(numbers.length > 1 && !moving.length ? waiting : []), // of one rank all, or of all ranks
-    ...costTile(numbers),
+    ...cost,
     ...(moving.length ? [] : exposed),
   ];
 }
