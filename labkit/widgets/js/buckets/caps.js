@@ -10,7 +10,7 @@ const MIB = 2 ** 20;
 export const TORCHS = { cap: 25 * MIB, first: MIB }; // of torch's DDP where nobody says otherwise
 const [ROW, BAR] = [19, 12]; // pixels
 const STEP = 62; // pixels of what a step takes, before the bars
-const COUNTS = 66; // pixels of how many buckets there are, where there is room
+const COUNTS = 72; // pixels of how many buckets there are, where there is room
 const HEADS = 10; // pixels under what is said over the bars
 const BOLD = 0.8; // of the letters in a line that are not bold
 const ROOMY = 600; // pixels of a plot that has room for reasons
@@ -59,7 +59,7 @@ function rowOf({ data, values, counts, curve, sizes, now }, [group, whole], isRo
   };
 }
 
-/** A row { x, wide } from its name on: computing, then what is exposed; of this cap on a ground of its own. */
+/** A row { x, wide } from its name on: computing, then what is exposed; this cap's is framed. */
 function rowMarkup(row, { x, y, wide, left, scale, far, compute }) {
   const bold = row.isBest ? " bold" : "";
   const [from, end] = [compute, Math.min(row.whole, far)].map((time) => left + time * scale);
@@ -67,7 +67,7 @@ function rowMarkup(row, { x, y, wide, left, scale, far, compute }) {
     (words, k) => words && tag("tspan", { class: k < 2 ? bold : "grey", dx: k && 8 }, escaped(words)),
   );
   return (
-    (row.isThis ? rect(0, y - 3, x + wide, ROW - 1, { style: "fill:currentColor", opacity: 0.1 }) : "") +
+    (row.isThis ? rect(0, y - 3, x + wide, ROW - 1, { fill: "none", stroke: "currentColor" }) : "") +
     rect(left, y, from - left, BAR, { fill: "var(--soft)" }) +
     rect(from, y, end - from, BAR, { fill: row.isThis ? hue("wrong") : "var(--grey)", "data-cap": row.cap }) +
     (row.whole > far
