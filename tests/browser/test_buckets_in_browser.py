@@ -254,6 +254,8 @@ def test_the_best_cap_is_named_and_what_a_step_takes_under_each_and_the_cap_is_t
     assert "1.8 %" not in page.text_content("[data-part=stage]")
     set_slider(page, "late", 4)  # then a step waits, too, and its bar is not what is exposed
     assert "+ exposed communication and waiting for the late rank" in page.text_content("[data-part=stage]")
+    told = page.inner_text(".labkit-figure header b").split(", ")[1].split(" for ")[0]
+    assert f"{told}✓ best, this cap, as above" in page.text_content("[data-part=stage]")  # title and row say the same
     page.focus("[data-part=stage]")
     page.keyboard.press("ArrowLeft")  # a bucket under way is said nowhere else
     assert page.eval_on_selector("[data-part=say]", hidden) == "none"

@@ -14,7 +14,7 @@ const COUNTS = 72; // pixels of how many buckets there are, where there is room
 const HEADS = 10; // pixels under what is said over the bars
 const BOLD = 0.8; // of the letters in a line that are not bold
 const ROOMY = 600; // pixels of a plot that has room for reasons
-const LETTER = 7; // pixels of a bold one
+const LETTER = 6.5; // pixels
 const FAR = 2; // times the shortest step: a longer bar is cut, or the others could not be told apart
 
 /** [[indices of caps, what a step takes]]: caps beside each other under which the same is sent at the same time. */
@@ -27,6 +27,9 @@ function groupsOf({ data, curve, counts }) {
   });
   return groups;
 }
+
+/** What a step takes beyond computing, if a rank is so late. */
+export const beyond = (skew) => `exposed communication${skew ? " and waiting for the late rank" : ""}`;
 
 /** What a row of the curve is called: those after the slider's are torch's. */
 export const capOf = ({ caps }, k) => (caps[k] ? mib(caps[k]) : "DDP’s default");
@@ -90,8 +93,7 @@ export function capBars(scene, { x, y, wide }) {
   const beside = (words) => LETTER * words.filter(Boolean).join("  ").length + 10;
   const scale = least(rows.map(({ words, whole }) => (x + wide - left - beside(words)) / Math.min(whole, far)));
   const [head, tall] = wrapped(advice, y + 14, BOLD * (x + wide), "plain bold");
-  const skew = now.skew ? " and waiting for the late rank" : "";
-  const parts = [`= ${seconds(now.compute)} of computing`, `+ exposed communication${skew}`];
+  const parts = [`= ${seconds(now.compute)} of computing`, `+ ${beyond(now.skew)}`];
   const [first, second] = [left, Math.max(left + now.compute * scale, left + LETTER * (parts[0].length + 1))];
   const words = (at, said, kind = "") => text(at, y + tall + 17, said, `small grey${kind}`);
   const [told, down] = isRoomy

@@ -3,7 +3,7 @@
 import { least, most, range, sum } from "../figure/numbers.js";
 import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
 import { percent, seconds, secondsOf } from "../figure/units.js";
-import { TORCHS, capOf } from "./caps.js";
+import { TORCHS, beyond, capOf } from "./caps.js";
 import { picture } from "./picture.js";
 import { GRAPHS, MEMORY, lost, mib, part } from "./plan.js";
 import { told } from "./rows.js";
@@ -95,10 +95,10 @@ function numbersOf({ data, now, stacked }) {
   ];
 }
 
-/** What of the communication is exposed, and what the step takes. */
-function claim({ now: { plan, exposed, whole } }) {
+/** What the step takes, and what of that is no computing. */
+function claim({ now: { plan, skew, compute, whole } }) {
   const many = `${plan.length} bucket${plan.length === 1 ? "" : "s"}`;
-  return `${many}: a step takes ${seconds(whole)}, ${secondsOf(exposed, whole)} for exposed communication`;
+  return `${many}: a step takes ${seconds(whole)}, ${secondsOf(whole - compute, whole)} for ${beyond(skew)}`;
 }
 
 /** Which cap is best, and what a step takes then; how much less that is than under this one and torch's. */
