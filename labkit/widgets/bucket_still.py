@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from textwrap import wrap
 
-from labkit.plans.bucket_steps import Row, communication, exposed
-from labkit.units import format_percent
+from labkit.plans.bucket_steps import Row, exposed
 from labkit.widgets.language import LIGHT, letter, tint
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text
 from labkit.words import plural
 
 _COMPUTE = {"F": LIGHT["forward"], "S": LIGHT["host"], "B": LIGHT["backward"], "O": LIGHT["optimizer"]}
-_WIDTH, _LEFT, _RIGHT = 760, 82, 14
+_WIDTH, _LEFT, _RIGHT = 760, 82, 80
 
 
 def still(
@@ -64,10 +63,9 @@ def still(
 
 
 def _claim(plan: Sequence[Sequence[int]], row: Row) -> str:
-    """Return how much of the communication backward hides."""
-    comm = communication(row)
-    hidden = format_percent(1 - exposed(row) / comm if comm else 0.0)
-    return f"{plural(len(plan), 'bucket')}: backward hides {hidden} of the communication"
+    """Return what the step takes, and what of that is exposed communication."""
+    took = f"a step takes {1e3 * row.end:.3g} ms, {1e3 * exposed(row):.3g} ms for exposed communication"
+    return f"{plural(len(plan), 'bucket')}: {took}"
 
 
 def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mark]:
@@ -86,6 +84,6 @@ def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mar
         if each.end > row.computed:
             marks.append(Line(((x(max(each.start, row.computed)), y + 21), (x(each.end), y + 21)), RED, 4))
     if (over := max((each.end for each in row.sent), default=0.0)) > row.computed:
-        marks.append(Text(x(over) + 4, y + 36, "!", 11, fill=RED, bold=True))
+        marks.append(Text(x(over) + 4, y + 36, f"! {1e3 * exposed(row):.3g} ms", 11, fill=RED, bold=True))
     marks.append(Line(((x(row.computed), y - 3), (x(row.computed), y + 45)), INK, 1.2, dashed=True))
     return marks

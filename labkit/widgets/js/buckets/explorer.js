@@ -3,7 +3,7 @@
 import { least, most, range, sum } from "../figure/numbers.js";
 import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
 import { percent, seconds, secondsOf } from "../figure/units.js";
-import { TORCHS, capOf } from "./caps.js";
+import { TORCHS, beyond, capOf } from "./caps.js";
 import { picture } from "./picture.js";
 import { GRAPHS, MEMORY, lost, mib, part } from "./plan.js";
 import { told } from "./rows.js";
@@ -12,7 +12,6 @@ import { stepOf } from "./step.js";
 const FIRSTS = [0, 2 ** 17, 2 ** 20];
 const ONE_BUCKET = 1e18;
 const WORTH = 0.005; // of a step: what saves less saves nothing in words
-const round = (share) => `${Number((100 * share).toPrecision(3))} %`;
 
 function capText(size) {
   if (!size) return "same as the others";
@@ -49,12 +48,12 @@ function slidersOf(data, stacks) {
   if (!data.plans && !data.used) {
     sliders.push(choice("registered", "registered", "as used", ["as used", "backwards"]));
   }
-  const late = (share) => (share ? `by ${round(share)} of backward` : "none");
+  const late = (share) => (share ? `${Number(share.toPrecision(2))} × backward` : "none");
   sliders.push(
     choice("hook", "hook", data.hook, Object.keys(data.hooks)),
     choice("compare", "stack", data.compared, Object.keys(stacks)),
     powers("backward", "backward", data.backward, 1e-4, 10, seconds),
-    slider("late", "one rank late", data.late, 0, 1, late, 0.05),
+    slider("late", "one rank late: all wait", data.late, 0, 1, late, 0.05),
     slider("ranks", "ranks", data.ranks, 2, 64),
     ...linkSliders(data),
   );
@@ -78,6 +77,7 @@ function numbersOf({ data, now, stacked }) {
   const { plan, times, comm, exposed } = now;
   const measured = Object.entries(data.measured ?? {});
   return [
+    ["gradients", data.sizes.length],
     ["buckets", plan.filter((bucket) => bucket.length).length],
     ["bytes", mib(sum(times.map((each) => each.bytes)))],
     ["compute", seconds(now.compute)],
@@ -95,30 +95,22 @@ function numbersOf({ data, now, stacked }) {
   ];
 }
 
-/** How much of the communication backward hides. */
-function claim({ now: { plan, comm, exposed } }) {
-  const many = plan.length === 1 ? "1 bucket: backward" : `${plan.length} buckets: backward`;
-  return `${many} hides ${round(comm && 1 - exposed / comm)} of ${seconds(comm)} of communication`;
+/** What the step takes, and what of that is no computing. */
+function claim({ now: { plan, skew, compute, whole } }) {
+  const many = `${plan.length} bucket${plan.length === 1 ? "" : "s"}`;
+  return `${many}: a step takes ${seconds(whole)}, ${secondsOf(whole - compute, whole)} for ${beyond(skew)}`;
 }
 
-/** How much less a step takes than under another cap: as their numbers in the picture differ. */
-function saving(curve, best, other, { whole, compute }) {
-  const [less, more] = [best, other].map((k) => secondsOf(Math.max(curve[k] - compute, 0), whole).split(" "));
-  const saved = curve[other] - curve[best];
-  const isOne = less[1] === more[1];
-  const shown = isOne ? `${(more[0] - less[0]).toFixed(2)} ${more[1]}` : secondsOf(saved, whole);
-  return `${shown} (${part(saved / curve[other])}) less than with`;
-}
-
-/** Which cap is best, and what it would save beside this one and torch's. */
-function advice({ data, values, now, curve }) {
+/** Which cap is best, and what a step takes then; how much less that is than under this one and torch's. */
+function advice({ data, values, curve }) {
   const best = curve.indexOf(least(curve));
   const name = `Of these caps ${capOf(data, best)} is best`;
-  const savings = [data.caps.indexOf(values.cap), data.caps.length].flatMap((at) =>
-    curve[at] - curve[best] >= WORTH * curve[at] ? [`${saving(curve, best, at, now)} ${capOf(data, at)}`] : [],
-  );
-  if (savings.length) return `${name}: a step takes ${savings.join(", ")}`;
-  const isNear = values.cap !== data.caps[best] && data.caps.includes(values.cap);
+  const savings = [data.caps.indexOf(values.cap), data.caps.length].flatMap((at) => {
+    const saved = 1 - curve[best] / curve[at];
+    return saved >= WORTH ? [`${part(saved)} less than with ${capOf(data, at)}`] : [];
+  });
+  if (savings.length) return `${name}: a step takes ${seconds(curve[best])}, ${savings.join(", ")}`;
+  const isNear = curve[data.caps.indexOf(values.cap)] > curve[best];
   return isNear ? `${name}; ${mib(values.cap)} is within ${part(WORTH)}` : name;
 }
 
@@ -191,13 +183,13 @@ export function bucketExplorer(data) {
     title: "Buckets",
     source: data.source,
     begin: 1e9,
-    stepLabel: "buckets sent",
+    stepLabel: "replay",
     told: 0, // the picture and its title say what matters
     isLed: true, // by its controls
     main: ["cap", "bandwidth", "late"],
     sliders: slidersOf(data, stacks),
     steps: (values) => stepOf(data, values).plan.length,
-    stepName: (values, step) => `${step} of ${stepOf(data, values).plan.length}`,
+    stepName: (values, step) => `${step} of ${stepOf(data, values).plan.length} buckets sent`,
     hover({ mark }) {
       const before = lit;
       lit = mark.closest("[data-link]")?.dataset.link;

@@ -1,8 +1,8 @@
 // The bucket explorer's picture, from top to bottom.
 
-import { letterOf, strokeOf } from "../figure/colours.js";
+import { strokeOf } from "../figure/colours.js";
 import { stripes, text } from "../figure/markup.js";
-import { most, sum } from "../figure/numbers.js";
+import { most } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
 import { capBars } from "./caps.js";
@@ -19,27 +19,17 @@ function endOf({ now, stacked, run }) {
   return most([now.whole, ...stacked.map(([, each]) => each.whole), ...ran]);
 }
 
-/** What the cells of the first row are, at so many pixels a byte. */
-function toldOf({ sizes, now }, width, perByte) {
-  const last = now.plan.length - 1;
-  const buckets = last > 0 ? `buckets ${letterOf(0)} to ${letterOf(last)}` : "one bucket";
-  const small = sizes.filter((size) => size * perByte < 1).length;
-  const unseen = small ? ` (${small} are too small to see)` : "";
-  if (width < ROOMY) return `${sizes.length} gradients in ${buckets}`;
-  return `${sizes.length} gradients${unseen}, in the order backward makes them, in ${buckets}`;
-}
-
 /** Rows under each other: `svg` of all that was put down so far, `y` where the next begins. */
 class Sheet {
   constructor(scene, width) {
     this.width = width;
     this.wide = width - LEFT - 12;
     this.isRoomy = this.wide >= ROOMY;
-    this.end = (endOf(scene) * this.wide) / (this.wide - AFTER[Number(this.isRoomy)]);
-    this.scene = { ...scene, width, x: (time) => LEFT + (time / this.end) * this.wide };
-    this.y = 20;
-    const perByte = (this.scene.x(scene.now.backward) - LEFT) / sum(scene.sizes);
-    this.svg = stripes(1) + text(0, 12, toldOf(scene, width, perByte), "small grey") + text(0, 35, "gradients");
+    this.long = this.wide - AFTER[Number(this.isRoomy)];
+    this.end = endOf(scene);
+    this.scene = { ...scene, width, x: (time) => LEFT + (time / this.end) * this.long };
+    this.y = 6;
+    this.svg = stripes(1) + text(0, 21, "gradients");
   }
 
   strip(step, link, tall) {
@@ -90,7 +80,7 @@ class Sheet {
   }
 
   axis() {
-    this.svg += axis(LEFT, this.y, this.wide, this.end, seconds);
+    this.svg += axis(LEFT, this.y, this.long, this.end, seconds);
     this.y += 28;
   }
 
@@ -107,7 +97,7 @@ class Sheet {
       [1e-5, 1, part, true],
     ];
     this.y += 14;
-    this.svg += plot(LEFT, this.y, this.wide, 60, title, [curve, ...marks], ...scales);
+    this.svg += plot(LEFT, this.y, this.long, 60, title, [curve, ...marks], ...scales);
     this.y += 112;
   }
 
@@ -128,7 +118,7 @@ export function picture(scene, width) {
   const { data, values, now, stacked, run } = scene;
   const sheet = new Sheet(scene, width);
   const at = data.caps.indexOf(values.cap);
-  const shareAt = (x) => (((x - LEFT) / sheet.wide) * sheet.end - now.begin) / now.backward;
+  const shareAt = (x) => (((x - LEFT) / sheet.long) * sheet.end - now.begin) / now.backward;
   sheet.model(now);
   sheet.stack(stacked);
   sheet.measured(values.room ? run.slice(0, 1) : run);
@@ -139,7 +129,7 @@ export function picture(scene, width) {
   const wrong = data.faults?.[at];
   return {
     shareAt,
-    svg: sheet.svg + (wrong ? text(0, sheet.y + 38, wrong, "bad") : ""),
-    height: sheet.y + (wrong ? 46 : 4),
+    svg: sheet.svg + (wrong ? text(0, sheet.y + 14, wrong, "bad") : ""),
+    height: sheet.y + (wrong ? 22 : 0),
   };
 }

@@ -146,7 +146,7 @@ const BOLD = 8; // pixels of a bold letter, on a slide, too
 /** What is red over the buckets, in as many words as there is room for. */
 function exposedWords(sent, computed, room, whole) {
   const time = `! ${secondsOf(sum(sent.map(([, , , start, end]) => most([end - most([start, computed]), 0]))), whole)}`;
-  return [`${time} exposed`, time].find((words) => BOLD * words.length < room) ?? "!";
+  return [`${time} exposed`, time].find((words) => BOLD * words.length < room) ?? "";
 }
 
 /**

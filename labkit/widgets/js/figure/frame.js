@@ -53,8 +53,8 @@ function controls(view, values) {
 export function frameMarkup(view, values, style, heading = "b") {
   const [player, seldom] = playerMarkup(view);
   const [main, others] = controls(view, values);
-  const sliders = `<div class="bar" data-part="sliders"${view.isLed ? ' data-led=""' : ""}>${main}</div>\n`;
-  const [over, under] = view.isLed ? [sliders + player, ""] : ["", player + sliders];
+  const sliders = `<div class="bar" data-part="sliders">${main}</div>\n`;
+  const [over, under] = view.isLed ? [`<div data-led="">${sliders}${player}</div>\n`, ""] : ["", player + sliders];
   return `${style}<div class="lk" role="group" aria-label="${escaped(view.title)}">
 <header>${tag(heading, {}, escaped(view.title))}<span>${escaped(view.source)}</span></header>
 ${over}<div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
