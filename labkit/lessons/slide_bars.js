@@ -8,7 +8,7 @@ const STILL = 6; // the category of time in which a rank stands still (labkit/wi
 const NAMED = -1; // that of brackets, where nothing else says what a rank does
 const SEEN = 10; // pixels of a bar that a room asks about
 const MOST_WORDS = 3; // of one colour
-const BRIEF = 50; // pixels under which a barrier that all ranks begin with is left out, with what is before it
+const BRIEF = 50; // pixels under which a barrier that all ranks begin with, and what is before it, are one bar
 const SLIDE_FONT = 'system-ui, "Helvetica Neue", Arial, sans-serif';
 const pen = document.createElement("canvas").getContext("2d");
 
@@ -32,7 +32,7 @@ function hatch(x, y, wide, high, colour) {
     const [low, top] = [a, b].map((at) => `${(x + at).toFixed(1)} ${(y + high - (at - from)).toFixed(1)}`);
     lines.push(`M${low}L${top}`);
   }
-  return `<path d="${lines.join("")}" stroke="${colour}" stroke-width="1.8"/>`;
+  return `<path d="${lines.join("")}" stroke="${colour}" stroke-width="1.2"/>`;
 }
 
 /** Bars of a row: [begin, end, category, event]. */
@@ -40,6 +40,11 @@ function barsOf({ segmentStart, segmentEnd, segmentCategory, owner }, row) {
   const bars = [];
   for (let s = row.from; s < row.to; s++) bars.push([segmentStart[s], segmentEnd[s], segmentCategory[s], owner[s]]);
   return bars;
+}
+
+/** Events of a row: [begin, end, category, event]. */
+function eventsOf({ start, end, category }, { first, last }) {
+  return Array.from({ length: last - first }, (_, k) => first + k).map((at) => [start[at], end[at], category[at], at]);
 }
 
 /** What a bar is called in a room. */
@@ -121,10 +126,11 @@ class Drawing {
 
   /** A track of a rank from y on, between two times of which the first is at `left`. */
   track(run, rank, lanes, { x, y, high, from, to }) {
+    const ways = slideMessages.bothWays(run, rank);
     let all = [];
     const works = worksOf(run, rank);
     const begun = begunOf(run, rank, x);
-    for (const lane of lanes) {
+    for (const lane of lanes.filter((each) => !ways || each !== 1)) {
       for (const row of run.rows.filter((each) => each.rank === rank && each.lane === lane)) {
         const bars = barsOf(run, row).filter(([begin, end]) => end > Math.max(from, begun) && begin < to);
         for (const [begin, end, category, event] of bars) {
@@ -135,7 +141,9 @@ class Drawing {
         }
       }
     }
+    if (begun > from) all.push({ a: x(from), b: x(begun), y, high, category: NAMED, words: "start" });
     all.sort((one, other) => one.a - other.a);
+    ways?.forEach((calls, k) => this.half(run, calls, { x, y: y + (k * high) / 2, high: high / 2 - 1, from, to }));
     if (isPipeline(run)) {
       all = merged(all.filter(({ category }) => category !== STILL)).filter(({ a, b }) => b - a > 3);
       all.push(...idleBetween(all, x(from), x(to)).map((each) => ({ ...each, y, high })));
@@ -143,6 +151,16 @@ class Drawing {
     }
     all.forEach((bar) => this.bar(bar));
     this.nameBars(all);
+  }
+
+  /** Calls that take half of a track, for as long as each of them lasts. */
+  half(run, calls, { x, y, high, from, to }) {
+    const seen = calls.filter(([begin, end]) => end > from && begin < to);
+    const drawn = seen.map(([begin, end, category, event]) => {
+      return { a: x(begin), b: x(end), y, high, category, words: wordOf(run, category, event, this.blue) };
+    });
+    drawn.forEach((bar) => this.bar(bar));
+    this.nameBars(drawn);
   }
 
   /** Write in bars what they are: in each, or once over several of one name that follow each other. */
@@ -227,4 +245,17 @@ class Drawing {
   }
 }
 
-globalThis.slideBars = { NAMES, WORDS, TICKS, STILL, Drawing, barsOf, escaped, isPipeline, rectOf, textOf, widthIn };
+globalThis.slideBars = {
+  NAMES,
+  WORDS,
+  TICKS,
+  STILL,
+  Drawing,
+  barsOf,
+  escaped,
+  eventsOf,
+  isPipeline,
+  rectOf,
+  textOf,
+  widthIn,
+};
