@@ -332,7 +332,7 @@ BOXES = "(all) => all.map((each) => each.getBoundingClientRect().toJSON())"
 
 
 def of_colour(page: Any, name: str) -> str:
-    """Return the selector of a drawing's bars of a category, "send" or "receive"."""
+    """Return the selector of a drawing's bars of a category, "send" or "receive", and of its entry in the key."""
     state = "document.querySelector('section.present .labkit-timeline').labkit.state"
     category = f"{state}.runs[0].categories.findIndex(([name]) => name === '{name}')"
     return f"section.present .hall-timeline rect[fill='{page.evaluate(f'{state}.theme.colours[{category}]')}']"
@@ -348,7 +348,7 @@ def test_a_ring_stands_below_the_other_run_and_sends_and_receives_at_once(opened
     assert {"14 steps send and receive", "at once; the first 7 add"} <= set(words)
     assert not any("step 1" in each for each in words)
     sends, receives = (
-        opened.locator(of_colour(opened, name)).evaluate_all(BOXES)[-14:] for name in ("send", "receive")
+        opened.locator(of_colour(opened, name)).evaluate_all(BOXES)[-15:-1] for name in ("send", "receive")
     )
     for send, receive in zip(sends, receives, strict=True):  # one above the other, from one moment on
         assert send["left"] == pytest.approx(receive["left"], abs=0.1) and send["bottom"] <= receive["top"]
@@ -375,7 +375,7 @@ def test_a_run_to_be_found_out_is_seen_by_one_step_of_it_and_of_the_one_it_is_sl
     ]
     assert [each for each in words if each.startswith(("rank ", "step "))] == ["rank 0", "step 0"] * 2
     assert {"16.6 µs", "66.8 µs", "0", "20 µs"} <= set(words)  # 5.4 to send, 7.2 of latency, 4 to add
-    sends = opened.locator(of_colour(opened, "send")).evaluate_all(BOXES)[-2:]
+    sends = opened.locator(of_colour(opened, "send")).evaluate_all(BOXES)[-3:-1]
     assert sends[0]["left"] == pytest.approx(sends[1]["left"]) and sends[1]["width"] > 7.5 * sends[0]["width"]
 
 
