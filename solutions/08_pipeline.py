@@ -153,7 +153,7 @@ labkit.check("one_batch", run_stage)
 #
 # Four stages, one on each rank, one batch of 16,384 samples. A plan counts turns, a run seconds.
 #
-# **To the room:** what share of the time does a GPU wait?
+# **To the room:** what share of the time is a GPU idle?
 #
 # <!-- notes: Collect guesses, then show the timeline of section 1: a staircase up, a staircase down. -->
 
@@ -246,7 +246,7 @@ labkit.reveal("microbatches_for_5_percent", enough, [f"{m}: {bubble_share(4, m):
 # %% [markdown] tags=["slide-only"]
 # ## More microbatches, less idle time
 #
-# With M microbatches, P stages are idle this part of the time:
+# With M microbatches, P stages are idle this part of the time, the **bubble**:
 #
 # $$\frac{P-1}{M+P-1}$$
 #

@@ -197,12 +197,19 @@ class Drawing {
 
   bar({ a, b, y, high, category, words }) {
     const wide = b - a;
-    const { colours, band } = this.state.theme;
     const isStill = category === STILL;
     const space = wide > 9 && !isStill ? 2 : 0; // between one and the next
-    this.add(rectOf(a, y, wide - space, high, `fill="${isStill ? band : this.colourOf(category)}"`));
-    if (isStill && wide > 4) this.add(hatch(a, y, wide, high, colours[STILL]));
+    if (isStill) this.still(a, y, wide, high, words);
+    else this.add(rectOf(a, y, wide - space, high, `fill="${this.colourOf(category)}"`));
     this.seen.set(words, [category, (this.seen.get(words)?.[1] ?? 0) + wide]);
+  }
+
+  /** Where nothing is done: as schedules draw it, or a little darker where a rank waits. */
+  still(x, y, wide, high, words) {
+    const { colours, band, edge, paper } = this.state.theme;
+    const [ground, ink] = words === "idle" ? [paper, edge] : [band, colours[STILL]];
+    this.add(rectOf(x, y, wide, high, `fill="${ground}"`));
+    if (wide > 4) this.add(hatch(x, y, wide, high, ink));
   }
 
   /** What every colour means, where a bar leaves one open: entries of [words, category]. */
@@ -225,16 +232,14 @@ class Drawing {
   }
 
   writeKey(y) {
-    const { colours, band } = this.state.theme;
     const sizes = [NAMES, TICKS, TICKS - 4, TICKS - 8];
     const entries = this.key();
     const wideIn = (size) => entries.reduce((sum, [words]) => sum + 92 + widthIn(words, size), 0);
     const size = sizes.find((each) => wideIn(each) < this.width + 40) ?? sizes.at(-1);
     let x = 4;
     for (const [words, [category], letters] of entries) {
-      const isStill = category === STILL;
-      this.add(rectOf(x, y - 24, 40, 28, `fill="${isStill ? band : this.colourOf(category)}"`));
-      if (isStill) this.add(hatch(x, y - 24, 40, 28, colours[STILL]));
+      if (category === STILL) this.still(x, y - 24, 40, 28, words);
+      else this.add(rectOf(x, y - 24, 40, 28, `fill="${this.colourOf(category)}"`));
       if (letters) {
         const look = `text-anchor="middle" fill="${this.state.theme.onBar[category]}"`;
         this.add(textOf(x + 20, y - 1, letters, 25, look));

@@ -328,6 +328,7 @@ def at_answer(page: Any, question: str) -> None:
     page.wait_for_function(ALIVE)
 
 
+BARS = "section.present .hall-timeline rect"
 BOXES = "(all) => all.map((each) => each.getBoundingClientRect().toJSON())"
 
 
@@ -335,7 +336,7 @@ def of_colour(page: Any, name: str) -> str:
     """Return the selector of a drawing's bars of a category, "send" or "receive", and of its entry in the key."""
     state = "document.querySelector('section.present .labkit-timeline').labkit.state"
     category = f"{state}.runs[0].categories.findIndex(([name]) => name === '{name}')"
-    return f"section.present .hall-timeline rect[fill='{page.evaluate(f'{state}.theme.colours[{category}]')}']"
+    return f"{BARS}[fill='{page.evaluate(f'{state}.theme.colours[{category}]')}']"
 
 
 @pytest.mark.in_turn
@@ -347,16 +348,19 @@ def test_a_ring_stands_below_the_other_run_and_sends_and_receives_at_once(opened
     assert "7 more alike" in words and {"0", "200 µs", "400 µs", "600 µs"} <= set(words)  # an axis for both
     assert {"14 steps send and receive", "at once; the first 7 add"} <= set(words)
     assert not any("step 1" in each for each in words)
-    sends, receives = (
-        opened.locator(of_colour(opened, name)).evaluate_all(BOXES)[-15:-1] for name in ("send", "receive")
+    under = opened.locator("section.present .hall-timeline text:text-is('ring')").bounding_box()["y"]
+    sends, receives, starts = (
+        [box for box in opened.locator(bars).evaluate_all(BOXES) if box["top"] > under]
+        for bars in (of_colour(opened, "send"), of_colour(opened, "receive"), f"{BARS}[fill='#9aa5b1']")
     )
+    assert len(sends) == len(receives) == 14
     for send, receive in zip(sends, receives, strict=True):  # one above the other, from one moment on
         assert send["left"] == pytest.approx(receive["left"], abs=0.1) and send["bottom"] <= receive["top"]
         assert receive["width"] > send["width"]  # by the latency
-    first = opened.locator("section.present .hall-timeline rect[fill='#9aa5b1']").evaluate_all(BOXES)
-    band = opened.locator("section.present .hall-timeline rect").evaluate_all(BOXES)
-    left = min(each["left"] for each in band if each["height"] > 30)
-    assert first[1:] and all(each["left"] == pytest.approx(left, abs=0.1) for each in first[1:])  # no gap before it
+    zero = opened.locator("section.present .hall-timeline text:text-is('0')").bounding_box()
+    (start,) = starts  # no gap before the first step
+    assert start["left"] == pytest.approx(zero["x"] + zero["width"] / 2, abs=2)
+    assert start["right"] == pytest.approx(sends[0]["left"], abs=2)
 
 
 @pytest.mark.in_turn
