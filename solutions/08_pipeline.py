@@ -153,7 +153,7 @@ labkit.check("one_batch", run_stage)
 #
 # Four stages, one on each rank, one batch of 16,384 samples. A plan counts turns, a run seconds.
 #
-# **To the room:** what share of the time does a GPU wait?
+# **To the room:** what share of the time is a GPU idle?
 #
 # <!-- notes: Collect guesses, then show the timeline of section 1: a staircase up, a staircase down. -->
 
@@ -244,9 +244,9 @@ enough = next(count for count in range(1, 1000) if bubble_share(4, count) < 0.05
 labkit.reveal("microbatches_for_5_percent", enough, [f"{m}: {bubble_share(4, m):.0%}" for m in (1, 4, 8, 16, 32)])
 
 # %% [markdown] tags=["slide-only"]
-# ## More microbatches, a smaller bubble
+# ## More microbatches, less idle time
 #
-# With M microbatches, P stages are idle this part of the time:
+# With M microbatches, P stages are idle this part of the time, the **bubble**:
 #
 # $$\frac{P-1}{M+P-1}$$
 #
@@ -361,6 +361,18 @@ labkit.challenge("fill_stages", fill_stages)
 
 # %% tags=["nbval-ignore-output"]
 labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages(4, 8, 2))
+
+# %% [markdown] tags=["slide-only"]
+# ## Backward soon: nine turns fewer in the same memory
+#
+# | turns a step | L = 8 | L = 4 | L = 2 |
+# |---|---:|---:|---:|
+# | GPipe in groups | 33 | 42 | 60 |
+# | **yours** | 33 | **33** | **51** |
+#
+# With room for four, a step is as short as with room for all eight.
+#
+# <!-- notes: Who runs backward as soon as it can never waits for a group to drain. Room for two costs time: a stage waits until its one forward comes back. -->
 
 # %% [markdown]
 # **GPipe** with memory for everything runs all forwards, then all backwards, and holds all M microbatches. Yours held
@@ -619,12 +631,12 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # %% [markdown] tags=["slide-only"]
 # ## What to remember
 #
-# * you carry the gradient across
-# * bubble (P-1)/(M+P-1)
-# * backward soon, memory small
-# * a schedule is data
+# * **You** carry the gradient across a cut.
+# * Stages are idle (P-1)/(M+P-1) of the time.
+# * Backward soon keeps memory small.
+# * A schedule is data: draw it, then run it.
 #
-# Next: can the bubble go away?
+# Next: can the idle time go away?
 #
 # <!-- notes: The slowest stage sets the pace; embeddings make the ends heavy. -->
 
@@ -633,8 +645,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 #
 # GPipe holds all M microbatches. How many must a stage hold to be as fast?
 #
-# **[[held_enough]].** Eight stages, 64 microbatches, the rules of section 3. Every stage has room for k microbatches.
-# What is the smallest k that allows a step as short as GPipe's?
+# **[[held_enough]].** Eight stages, 64 microbatches. A forward takes one turn, a backward two. Every stage has room for
+# k microbatches. What is the smallest k that allows a step as short as GPipe's?
 
 # %% tags=["why"] exercise="held_enough" bonus=true title="Memory enough"
 labkit.answer("held_enough", 8)

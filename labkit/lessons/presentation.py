@@ -213,6 +213,8 @@ def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[s
         ):  # the number is the answer's, and what it means stands by it
             title, compared = beside["why"] or title, beside["how"]
             title = title[:1].upper() + title[1:]
+        elif question:
+            title = re.split("[;,] ", title)[0]  # a number stands beside it
         if not runs and sentence and notes:  # a timeline too long to be live: its still is too small to read in a room
             html = f'<p class="words">{_attribute(sentence)}</p>'
         return Slide(
@@ -235,7 +237,8 @@ def _claim(runs: str, sentence: str) -> str:
     if len(shown) > 1:
         claim = sentence.rstrip().rpartition("\n")[2].removesuffix(".")
         return claim[:1].upper() + claim[1:]
-    title = str(shown[0]["title"]) if shown else ""
+    title = str(shown[0]["title"]).removeprefix("The pipeline's bubble: ") if shown else ""
+    title = title[:1].upper() + title[1:]
     return "" if _SIZE.match(title) else title
 
 

@@ -98,6 +98,7 @@ def deck_html(slides: Iterable[Slide], title: str) -> str:
         loader=beside, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     templates.filters["as_html"] = lambda markdown: Markup(_for_a_room(as_html(markdown)))
+    templates.filters["whole_units"] = lambda words: _UNIT.sub("\N{NO-BREAK SPACE}", words)
     return templates.get_template("deck.html").render(
         title=title, slides=shown, timelines=Markup(_timelines(runs)), width=WIDTH, height=HEIGHT
     )

@@ -8,7 +8,7 @@ const STILL = 6; // the category of time in which a rank stands still (labkit/wi
 const NAMED = -1; // that of brackets, where nothing else says what a rank does
 const SEEN = 10; // pixels of a bar that a room asks about
 const MOST_WORDS = 3; // of one colour
-const BRIEF = 50; // pixels under which a barrier that all ranks begin with is left out, with what is before it
+const BRIEF = 50; // pixels under which a barrier that all ranks begin with, and what is before it, are one bar
 const SLIDE_FONT = 'system-ui, "Helvetica Neue", Arial, sans-serif';
 const pen = document.createElement("canvas").getContext("2d");
 
@@ -32,7 +32,7 @@ function hatch(x, y, wide, high, colour) {
     const [low, top] = [a, b].map((at) => `${(x + at).toFixed(1)} ${(y + high - (at - from)).toFixed(1)}`);
     lines.push(`M${low}L${top}`);
   }
-  return `<path d="${lines.join("")}" stroke="${colour}" stroke-width="1.8"/>`;
+  return `<path d="${lines.join("")}" stroke="${colour}" stroke-width="1.2"/>`;
 }
 
 /** Bars of a row: [begin, end, category, event]. */
@@ -40,6 +40,11 @@ function barsOf({ segmentStart, segmentEnd, segmentCategory, owner }, row) {
   const bars = [];
   for (let s = row.from; s < row.to; s++) bars.push([segmentStart[s], segmentEnd[s], segmentCategory[s], owner[s]]);
   return bars;
+}
+
+/** Events of a row: [begin, end, category, event]. */
+function eventsOf({ start, end, category }, { first, last }) {
+  return Array.from({ length: last - first }, (_, k) => first + k).map((at) => [start[at], end[at], category[at], at]);
 }
 
 /** What a bar is called in a room. */
@@ -121,10 +126,11 @@ class Drawing {
 
   /** A track of a rank from y on, between two times of which the first is at `left`. */
   track(run, rank, lanes, { x, y, high, from, to }) {
+    const ways = slideMessages.bothWays(run, rank);
     let all = [];
     const works = worksOf(run, rank);
     const begun = begunOf(run, rank, x);
-    for (const lane of lanes) {
+    for (const lane of lanes.filter((each) => !ways || each !== 1)) {
       for (const row of run.rows.filter((each) => each.rank === rank && each.lane === lane)) {
         const bars = barsOf(run, row).filter(([begin, end]) => end > Math.max(from, begun) && begin < to);
         for (const [begin, end, category, event] of bars) {
@@ -135,7 +141,9 @@ class Drawing {
         }
       }
     }
+    if (begun > from) all.push({ a: x(from), b: x(begun), y, high, category: NAMED, words: "start" });
     all.sort((one, other) => one.a - other.a);
+    ways?.forEach((calls, k) => this.half(run, calls, { x, y: y + (k * high) / 2, high: high / 2 - 1, from, to }));
     if (isPipeline(run)) {
       all = merged(all.filter(({ category }) => category !== STILL)).filter(({ a, b }) => b - a > 3);
       all.push(...idleBetween(all, x(from), x(to)).map((each) => ({ ...each, y, high })));
@@ -143,6 +151,16 @@ class Drawing {
     }
     all.forEach((bar) => this.bar(bar));
     this.nameBars(all);
+  }
+
+  /** Calls that take half of a track, for as long as each of them lasts. */
+  half(run, calls, { x, y, high, from, to }) {
+    const seen = calls.filter(([begin, end]) => end > from && begin < to);
+    const drawn = seen.map(([begin, end, category, event]) => {
+      return { a: x(begin), b: x(end), y, high, category, words: wordOf(run, category, event, this.blue) };
+    });
+    drawn.forEach((bar) => this.bar(bar));
+    this.nameBars(drawn);
   }
 
   /** Write in bars what they are: in each, or once over several of one name that follow each other. */
@@ -179,12 +197,19 @@ class Drawing {
 
   bar({ a, b, y, high, category, words }) {
     const wide = b - a;
-    const { colours, band } = this.state.theme;
     const isStill = category === STILL;
     const space = wide > 9 && !isStill ? 2 : 0; // between one and the next
-    this.add(rectOf(a, y, wide - space, high, `fill="${isStill ? band : this.colourOf(category)}"`));
-    if (isStill && wide > 4) this.add(hatch(a, y, wide, high, colours[STILL]));
+    if (isStill) this.still(a, y, wide, high, words);
+    else this.add(rectOf(a, y, wide - space, high, `fill="${this.colourOf(category)}"`));
     this.seen.set(words, [category, (this.seen.get(words)?.[1] ?? 0) + wide]);
+  }
+
+  /** Where nothing is done: as schedules draw it, or a little darker where a rank waits. */
+  still(x, y, wide, high, words) {
+    const { colours, band, edge, paper } = this.state.theme;
+    const [ground, ink] = words === "idle" ? [paper, edge] : [band, colours[STILL]];
+    this.add(rectOf(x, y, wide, high, `fill="${ground}"`));
+    if (wide > 4) this.add(hatch(x, y, wide, high, ink));
   }
 
   /** What every colour means, where a bar leaves one open: entries of [words, category]. */
@@ -207,16 +232,14 @@ class Drawing {
   }
 
   writeKey(y) {
-    const { colours, band } = this.state.theme;
     const sizes = [NAMES, TICKS, TICKS - 4, TICKS - 8];
     const entries = this.key();
     const wideIn = (size) => entries.reduce((sum, [words]) => sum + 92 + widthIn(words, size), 0);
     const size = sizes.find((each) => wideIn(each) < this.width + 40) ?? sizes.at(-1);
     let x = 4;
     for (const [words, [category], letters] of entries) {
-      const isStill = category === STILL;
-      this.add(rectOf(x, y - 24, 40, 28, `fill="${isStill ? band : this.colourOf(category)}"`));
-      if (isStill) this.add(hatch(x, y - 24, 40, 28, colours[STILL]));
+      if (category === STILL) this.still(x, y - 24, 40, 28, words);
+      else this.add(rectOf(x, y - 24, 40, 28, `fill="${this.colourOf(category)}"`));
       if (letters) {
         const look = `text-anchor="middle" fill="${this.state.theme.onBar[category]}"`;
         this.add(textOf(x + 20, y - 1, letters, 25, look));
@@ -227,4 +250,17 @@ class Drawing {
   }
 }
 
-globalThis.slideBars = { NAMES, WORDS, TICKS, STILL, Drawing, barsOf, escaped, isPipeline, rectOf, textOf, widthIn };
+globalThis.slideBars = {
+  NAMES,
+  WORDS,
+  TICKS,
+  STILL,
+  Drawing,
+  barsOf,
+  escaped,
+  eventsOf,
+  isPipeline,
+  rectOf,
+  textOf,
+  widthIn,
+};

@@ -17,17 +17,33 @@ function messagesOf(run) {
   return arrows;
 }
 
-/** The first of many steps that are a send and a receive each: [begin, end, how many]. */
+/** The first of many steps that are a send and a receive each: when, how many, what it sends, how many also add. */
 function stepOf(run, rank) {
-  const row = run.rows.find((each) => each.rank === rank && each.lane === 1);
+  const [computed, row] = [0, 1].map((lane) => run.rows.find((each) => each.rank === rank && each.lane === lane));
   if (!row) return null;
-  const kinds = [];
-  for (let i = row.first; i < row.last; i++) kinds.push(run.labels[run.label[i]][1]);
+  const kindOf = (event) => run.labels[run.label[event]][1];
+  const kinds = Array.from({ length: row.last - row.first }, (_, k) => kindOf(row.first + k));
   const first = kinds.findIndex((kind) => /send|recv/.test(kind));
   const calls = kinds.slice(first);
   const isStep = (kind, k) => k % 2 || /^i?recv\+i?send$/.test([kind, calls[k + 1]].sort().join("+"));
   if (first < 0 || calls.length < 6 || !calls.every(isStep)) return null;
-  return [run.start[row.first + first], run.start[row.first + first + 2], calls.length / 2];
+  const at = row.first + first;
+  let adds = 0;
+  for (let k = computed?.first; k < computed?.last; k++) adds += /^add_?$/.test(run.labels[run.label[k]][0]);
+  const [begin, end] = [run.start[at], run.start[at + 2]];
+  return { begin, end, count: calls.length / 2, bytes: run.bytes[at], adds };
+}
+
+/** A rank's calls of such steps if they send and receive at once: [begin, end, category, event], sends first. */
+function bothWays(run, rank) {
+  const step = stepOf(run, rank);
+  const row = run.rows.find((each) => each.rank === rank && each.lane === 1);
+  if (!step) return null;
+  const calls = slideBars.eventsOf(run, row).filter(([begin]) => begin >= step.begin);
+  const [one, other] = calls;
+  if (other[0] >= one[1]) return null;
+  const isSend = ([, , , event]) => /send/.test(run.labels[run.label[event]][1]);
+  return [calls.filter(isSend), calls.filter((call) => !isSend(call))];
 }
 
 /** An arrow from one point to another. */
@@ -42,4 +58,4 @@ function drawArrow(drawing, [x1, y1], [x2, y2]) {
   drawing.add(`<path d="M${x2.toFixed(1)} ${y2.toFixed(1)}L${a}L${b}Z" fill="${theme.arrow}"/>`);
 }
 
-globalThis.slideMessages = { drawArrow, messagesOf, movedIn, stepOf };
+globalThis.slideMessages = { bothWays, drawArrow, messagesOf, movedIn, stepOf };

@@ -112,13 +112,11 @@ function ranksOf({ layout, runs }, number, most) {
   });
 }
 
-/** The first ranks of a run whose steps are drawn, in which all of them do the same at once. */
-function firstRanks(run, count) {
-  const all = [...run.ranks.keys()].sort((a, b) => a - b);
-  const [shown, others] = [all.slice(0, count), all.slice(count)];
-  const alike = others.every((rank) => isAlike(run, all[0], rank)) ? " alike" : "";
-  const more = others.length ? `${others.length} more${alike}` : "";
-  return shown.map((rank, k) => ({ rank, more: k === shown.length - 1 ? more : "" }));
+/** The first rank of a run of steps, in which all ranks do the same at once. */
+function firstRank(run) {
+  const [rank, ...others] = [...run.ranks.keys()].sort((a, b) => a - b);
+  const alike = others.every((each) => isAlike(run, rank, each)) ? " alike" : "";
+  return [{ rank, more: others.length ? `${others.length} more${alike}` : "" }];
 }
 
-globalThis.slideRanks = { firstRanks, isForward, ranksOf, tracksOf };
+globalThis.slideRanks = { firstRank, isForward, ranksOf, tracksOf };

@@ -7,8 +7,9 @@ const messages = globalThis.slideMessages;
 const LENGTHS = 42; // of how long a run took
 const GAP = 14; // between two ranks, and with arrows from one to the other
 const WIDE_GAP = 34;
-const STEP_GAP = 34; // with those of an enlarged step
-const BLOCK = 42; // of a run that is many steps
+const AXIS = 54; // of times under all runs
+const HEAD = 46; // of a run's name
+const SPACE = 16; // between two runs
 const MEMORY = 64; // of what a rank holds, under its bars
 const MOST_ARROWS = 16;
 const UNITS = [
@@ -111,35 +112,31 @@ function drawMessage(drawing, places, x, [source, target, from, to]) {
   );
 }
 
-/** Times under a run, and its length at its end. */
-function drawAxis(drawing, run, x, y) {
-  const length = run.span;
+/** Round times from 0 to a length, those under which there is room before `free`. */
+function drawTicks(drawing, length, x, y, free) {
   const power = 10 ** Math.floor(Math.log10(length / 5));
   const step = [1, 2, 5, 10].map((digit) => digit * power).find((each) => each >= length / 5);
   const [unit, size] = UNITS.find(([, each]) => length >= each) ?? UNITS.at(-1);
-  const end = timeWords(length);
-  const free = x(length) - bars.widthIn(end, LENGTHS, 650) - 90;
-  const { theme } = drawing.state;
-  for (let tick = 0; x(tick) < free; tick += step) {
-    drawing.add(bars.rectOf(x(tick) - 1, y, 2, 10, `fill="${theme.quiet}"`));
-    drawing.add(
-      bars.textOf(
-        x(tick),
-        y + 38,
-        tick ? `${Number((tick / size).toPrecision(3))} ${unit}` : "0",
-        bars.TICKS,
-        `text-anchor="middle" fill="${theme.quiet}"`,
-      ),
-    );
+  const look = `text-anchor="middle" fill="${drawing.quiet}"`;
+  for (let tick = 0; tick <= length && x(tick) < free; tick += step) {
+    const words = tick ? `${Number((tick / size).toPrecision(3))} ${unit}` : "0";
+    drawing.add(bars.rectOf(x(tick) - 1, y, 2, 10, `fill="${drawing.quiet}"`));
+    drawing.add(bars.textOf(x(tick), y + 38, words, bars.TICKS, look));
   }
-  drawing.add(bars.rectOf(x(0), y, x(length) - x(0), 2, `fill="${theme.quiet}"`));
-  drawing.add(bars.textOf(x(length), y + 44, end, LENGTHS, `text-anchor="end" font-weight="650" fill="${theme.ink}"`));
+  drawing.add(bars.rectOf(x(0), y, x(length) - x(0), 2, `fill="${drawing.quiet}"`));
 }
 
-/** The ranks that are drawn of each run: of steps that all ranks do at once, two beside another run. */
+/** Times under a run, and its length at its end. */
+function drawAxis(drawing, { span }, x, y) {
+  const end = timeWords(span);
+  drawTicks(drawing, span, x, y, x(span) - bars.widthIn(end, LENGTHS, 650) - 90);
+  drawing.add(bars.textOf(x(span), y + 44, end, LENGTHS, `text-anchor="end" ${boldIn(drawing)}`));
+}
+
+/** The ranks that are drawn of each run: of steps that all ranks do at once, one beside another run. */
 function shownOf({ state, most }) {
   return state.runs.map((run, number) =>
-    state.runs.length > 1 && messages.stepOf(run, 0) ? ranks.firstRanks(run, 2) : ranks.ranksOf(state, number, most),
+    state.runs.length > 1 && messages.stepOf(run, 0) ? ranks.firstRank(run) : ranks.ranksOf(state, number, most),
   );
 }
 
@@ -156,7 +153,7 @@ function drawOne(drawing, hasMemory) {
   const [run] = state.runs;
   const names = namesOf(drawing);
   const x = scaleOf(0, run.span, names + 22, width - 6 - (hasMemory ? 130 : 0));
-  drawing.arrows = arrowsOf(drawing);
+  drawing.arrows = bars.isPipeline(run) ? [] : arrowsOf(drawing);
   const gap = drawing.arrows.length ? WIDE_GAP : GAP;
   const whole = { x, from: 0, to: run.span, left: 4, hasNames: true, hasMemory, shown: drawing.shown[0], gap };
   const places = withKey(drawing, (top) => drawRun(drawing, 0, { ...whole, top, high: height - top - 62 }));
@@ -174,97 +171,59 @@ function withKey(drawing, draw) {
   return below;
 }
 
-/** Two runs on one axis, with their lengths at their ends; of one that is many steps the first, enlarged. */
+/** Two runs on one axis, with their lengths at their ends; of two that are many steps the first of each. */
 function drawTwo(drawing) {
   const { state, width, height, shown } = drawing;
-  const longest = Math.max(...state.runs.map(({ span }) => span));
-  const ends = Math.max(...state.runs.map((run) => bars.widthIn(timeWords(lastedOf(run)), LENGTHS, 650)));
+  const steps = state.runs.map((run, number) => messages.stepOf(run, shown[number][0].rank));
+  const areSteps = steps.every(Boolean);
+  const parts = state.runs.map((run, number) => (areSteps ? partOf(run, steps[number]) : wholeOf(run, steps[number])));
+  const longest = Math.max(...parts.map(({ from, to }) => to - from));
+  const ends = Math.max(...parts.map(({ lasts }) => bars.widthIn(lasts, LENGTHS, 650)));
+  if (areSteps) shown.forEach(([one]) => (one.more = "step 0"));
   const left = 4 + namesOf(drawing) + 22;
   const x = scaleOf(0, longest, left, width - ends - 20);
-  const steps = state.runs.map((run, number) => messages.stepOf(run, shown[number][0].rank));
-  const long = Math.max(...steps.map((step) => (step ? step[1] - step[0] : 0)));
-  const near = ([begin]) => scaleOf(begin, begin + long, left, width - 6); // one scale for the steps of both
-  const isBeside = state.runs.map(
-    (_, number) => steps[number] && bars.widthIn(nameOf(state, number, steps), bars.NAMES, 650) + 20 < left,
-  );
-  const weights = steps.map((step, number) => (step && !isBeside[number] ? 1.75 : (step && 1.35) || 1));
+  const words = bars.NAMES + 2;
+  const below = shown.map((own) => own.filter(({ more }) => more).length * words + (own.length - 1) * GAP);
   withKey(drawing, (top) => {
+    const each = (height - top - AXIS - 2 * (SPACE + HEAD) - below[0] - below[1]) / shown.flat().length;
     let y = top;
-    state.runs.forEach((run, number) => {
-      const each = ((height - top - 16) * weights[number]) / (weights[0] + weights[1]);
-      if (number) drawing.add(bars.rectOf(0, y - 8, width, 2, `fill="${drawing.quiet}"`));
-      drawing.add(bars.textOf(4, y + 32, nameOf(state, number, steps), bars.NAMES, boldIn(drawing)));
-      const step = steps[number];
-      const from = y + (isBeside[number] ? 2 : 46);
-      const whole = { x, from: 0, to: run.span, left: 4, hasNames: true, shown: shown[number] };
-      if (step) {
-        drawBlock(drawing, run, step, x, from);
-        drawEnds(drawing, run, x, from, BLOCK);
-        enlarge(drawing, number, step, { ...whole, near: near(step), top: from + BLOCK, bottom: y + each - 4 });
-      } else {
-        const last = drawRun(drawing, number, { ...whole, top: from, high: each - 56 }).at(-1);
-        drawEnds(drawing, run, x, from, last.y + last.high - from);
-      }
-      y += each + 16;
+    parts.forEach((part, number) => {
+      if (number) drawing.add(bars.rectOf(0, y - 10, width, 2, `fill="${drawing.quiet}"`));
+      drawing.add(bars.textOf(4, y + 32, part.name, bars.NAMES, boldIn(drawing)));
+      const own = { ...part, x: (time) => x(time - part.from), left: 4, hasNames: true, shown: shown[number] };
+      const high = each * shown[number].length + below[number];
+      const last = drawRun(drawing, number, { ...own, top: y + HEAD, high }).at(-1);
+      drawEnds(drawing, part, x, y + HEAD, last.y + last.high - y - HEAD);
+      y += HEAD + high + SPACE;
     });
+    drawTicks(drawing, longest, x, height - AXIS, width);
   });
 }
 
 const boldIn = ({ ink }) => `font-weight="650" fill="${ink}"`;
 
-/** A run's name, and of two that are steps how many times as long as the first the other one takes. */
-function nameOf({ runs }, number, steps) {
-  const times = lastedOf(runs[number]) / lastedOf(runs[0]);
-  return runs[number].name + (number && steps.every(Boolean) ? `: ${times.toFixed(1)} times as long` : "");
+/** All of a run, and what is said beside it of its steps, if it has some. */
+function wholeOf(run, step) {
+  const lasts = timeWords(lastedOf(run));
+  const says = step && [`${step.count} steps send and receive`, `at once; the first ${step.adds} add`];
+  return { from: 0, to: run.span, end: run.measured?.[1] ?? run.span, lasts, name: run.name, says };
+}
+
+/** The first step of a run that is many, named by how much they send. */
+function partOf({ name }, { begin, end, count, bytes }) {
+  const lasts = timeWords(end - begin);
+  return { from: begin, to: end, end: end - begin, lasts, name: `${name}: ${count} steps of ${bytesWords(bytes)}` };
 }
 
 /** A line where a run ends, and beside it how long it took. */
-function drawEnds(drawing, run, x, top, high) {
-  const end = x(run.measured?.[1] ?? run.span);
-  drawing.add(bars.rectOf(end, top - 6, 3, high + 12, `fill="${drawing.ink}"`));
-  drawing.add(bars.textOf(end + 14, top + high / 2 + 14, timeWords(lastedOf(run)), LENGTHS, boldIn(drawing)));
-}
-
-/** All steps of a run as one block, in which the first is marked. */
-function drawBlock(drawing, run, [begin, end, count], x, y) {
-  const [from, to] = [x(begin), x(run.measured?.[1] ?? run.span)];
-  const { theme } = drawing.state;
-  drawing.add(bars.rectOf(from, y, to - from, BLOCK, `fill="${theme.band}" stroke="${drawing.ink}" stroke-width="2"`));
-  drawing.add(bars.rectOf(from, y, x(end) - from, BLOCK, `data-step fill="${drawing.ink}"`));
-  const look = `text-anchor="middle" fill="${drawing.ink}"`;
-  drawing.add(bars.textOf((x(end) + to) / 2, y + BLOCK / 2 + 13, `${count} steps`, bars.NAMES, look));
-}
-
-/** The first step of a run below the block of all of them, as wide as there is room. */
-function enlarge(drawing, number, [begin, end, count], { x, near, top, bottom, ...whole }) {
-  const run = drawing.state.runs[number];
-  const ray = `stroke="${drawing.quiet}" stroke-width="2" stroke-dasharray="6 6"`;
-  const from = top + 24;
-  drawing.add(...[begin, end].map((time) => `<path d="M${x(time)} ${top}L${near(time)} ${from}" ${ray}/>`));
-  const more = whole.shown.at(-1).more ? 0 : bars.NAMES + 2;
-  const step = { ...whole, x: near, from: begin, to: end, top: from, high: bottom - from - more, gap: STEP_GAP };
-  const right = handOn(drawing, run, drawRun(drawing, number, step), { begin, end, x: near });
-  const words = `step 1 of ${count}: ${timeWords(end - begin)}`;
-  const isFree = right + bars.widthIn(words, bars.NAMES) + 30 < drawing.width;
-  const [at, anchor] = isFree ? [drawing.width - 6, "end"] : [near(begin), "start"];
-  drawing.add(bars.textOf(at, bottom - 8, words, bars.NAMES, `text-anchor="${anchor}" fill="${drawing.ink}"`));
-}
-
-/** Arrows from each rank's send to the next one's receive in an enlarged step; where the last one's words end. */
-function handOn(drawing, run, places, { begin, end, x }) {
-  let right = 0;
-  for (const [source, target, from, to] of messages.messagesOf(run)) {
-    const at = places.findIndex(({ rank }) => rank === from);
-    if (at < 0 || run.start[source] < begin || run.start[source] >= end || to !== from + 1) continue;
-    const y = places[at].y + places[at].high;
-    const [sent, received] = [x(messages.movedIn(run, from, source)[1]), x(messages.movedIn(run, to, target)[0])];
-    messages.drawArrow(drawing, [sent - STEP_GAP, y], [received + STEP_GAP, y + STEP_GAP]);
-    if (at < places.length - 1) continue;
-    const [words, left] = [`to rank ${to}`, received + STEP_GAP + 16];
-    drawing.add(bars.textOf(left, y + STEP_GAP, words, bars.NAMES, `fill="${drawing.ink}"`));
-    right = left + bars.widthIn(words, bars.NAMES);
-  }
-  return right;
+function drawEnds(drawing, { end, lasts, says }, x, top, high) {
+  const from = x(end) + 14;
+  drawing.add(bars.rectOf(x(end), top - 6, 3, high + 12, `fill="${drawing.ink}"`));
+  drawing.add(bars.textOf(from, top + high / 2 + 14, lasts, LENGTHS, boldIn(drawing)));
+  const right = from + bars.widthIn(lasts, LENGTHS, 650) + 30;
+  says?.forEach((line, k) =>
+    drawing.add(bars.textOf(right, top + high / 2 - 8 + 42 * k, line, bars.WORDS, `fill="${drawing.ink}"`)),
+  );
 }
 
 /** A timeline's drawing for a slide, as SVG of this size. */

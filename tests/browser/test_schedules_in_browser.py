@@ -18,11 +18,11 @@ def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show:
     page = show(schedule_explorer())
     shares = "each => each.map(words => +words.dataset.bubble)"
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([3 / 11, 3 / 11], abs=1e-6)
-    title = "Same bubble, half the memory: 1F1B holds at most 4 microbatches, GPipe 8"
+    title = "Same idle time, half the memory: 1F1B holds at most 4 microbatches, GPipe 8"
     assert page.inner_text("header b") == title
     set_slider(page, "p", 3)  # the list of numbers of stages is 2, 3, 4, 8
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 15, 7 / 15], abs=1e-6)
-    assert page.inner_text("header b") == "Same bubble, and both hold 8 microbatches"
+    assert page.inner_text("header b") == "Same idle time, and both hold 8 microbatches"
     set_slider(page, "m", 4)
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 23, 7 / 23], abs=1e-6)
     peaks = page.eval_on_selector_all("[data-peak]", "each => each.map(words => words.dataset.peak)")

@@ -77,6 +77,13 @@ def test_the_slides_say_what_the_functions_return(lesson: Lesson, answers: dict[
     pars = [exercise.challenge.pars(case) for case in exercise.visible[:3]]
     assert f"| turns a step | {' | '.join(f'{par.naive:g}' for par in pars)} |" in slide
     assert f"{pars[2].best:g}" not in slide  # which the room is to find
+    (answer,) = [cell.source for cell in lesson.cells if cell.source.startswith("## Backward soon")]
+    orders = [answers["fill_stages"](4, 8, limit) for limit in (8, 4, 2)]
+    records = [[read_records(order, stage) for stage, order in enumerate(each)] for each in orders]
+    turns = [place("", each, 1, 2).makespan for each in records]
+    assert answer.index(f"| GPipe in groups | {' | '.join(f'{par.naive:g}' for par in pars)} |") > 0
+    assert f"| **yours** | {turns[0]:g} | **{turns[1]:g}** | **{turns[2]:g}** |" in answer
+    assert [par.naive - each for par, each in zip(pars, turns, strict=True)] == [0, 9, 9]  # as its title says
 
 
 def test_the_answer_reaches_the_fewest_turns_there_can_be(answers: dict[str, Any]) -> None:

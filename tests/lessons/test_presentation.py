@@ -235,7 +235,7 @@ def test_numbers_in_a_deck_s_tables_are_those_of_its_formulas(ring: tuple[Lesson
         assert root == (ranks - 1) * 100 and own == round(200 * (ranks - 1) / ranks, 1) < 200
     lesson = load(SOLUTIONS / "08_pipeline.py")
     slides = lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "08_pipeline.ipynb"))
-    bubbles = _cells(slides, "More microbatches, a smaller bubble")
+    bubbles = _cells(slides, "More microbatches, less idle time")
     for row in bubbles:
         stages = int(row[0].split()[0])
         counts = [(stages - 1) / (microbatches + stages - 1) for microbatches in (1, 4, 8, 16, 32)]

@@ -53,21 +53,24 @@ def test_the_factory_opens_at_the_whole_step_whose_squares_its_title_counts() ->
     story = _MAKERS["factory"](num_stages=4, num_microbatches=6)
     last = story.frames[-1]
     assert story.telling == len(story.frames) - 1 and last.says.startswith(
-        "A forward takes 1 turn; a backward, such as B0"
+        "A forward takes 1 turn, a backward such as B0"
     )
     drawn = [each for each in last.shapes if isinstance(each, Box) and each.fill in ("forward", "backward")]
     key, rows = drawn[:2], drawn[2:]
     assert [(each.fill, each.words) for each in key] == [("forward", "0"), ("backward", "B0")]
     words = [each.words for each in last.shapes if isinstance(each, Words)]
-    assert words[:3] == ["forward", "backward", "idle"] and words[-4:] == ["0", "9", "18", "27 turns"]
+    assert words[:3] == ["forward", "backward", "idle"] and words[-4:] == ["0", "10", "20", "27 turns"]
     width = max(each.x + each.width for each in rows) - min(each.x for each in rows)
     empty = 1 - sum(each.width for each in rows) / (4 * width)
     assert f"{100 * empty:.0f} % of the time" in story.title
-    assert sum(getattr(each, "words", "") == "holds 6" for each in last.shapes) == 4  # the title's other number
+    assert story.title.endswith("hold up to 6 microbatches") and not [each for each in words if "holds" in each]
+    other = _MAKERS["factory"](num_stages=4, num_microbatches=6, schedule="1f1b").frames[-1].shapes
+    held = [each.words for each in other if isinstance(each, Words) and each.words.startswith("holds")]
+    assert held == [f"holds {count}" for count in (4, 3, 2, 1)]  # where stages differ
     top, bottom = min(each.y for each in rows), max(each.y + each.height for each in rows)
     assert bottom - top > 0.65 * story.height  # the schedule has the whole picture, but for its key and its axis
     assert all(each.y >= 0 and each.y + each.height < top for each in key)  # above it, as a run's
-    assert [each.words for each in last.shapes if isinstance(each, Box)].count("idle") == 4
+    assert [each.words for each in last.shapes if isinstance(each, Box)].count("idle") == 6
 
 
 @pytest.mark.parametrize("num_microbatches", [1, 6, 8])
@@ -87,7 +90,8 @@ def test_the_ring_counts_steps_as_its_plan_does_and_every_chunk_has_its_square()
     assert story.title == "In each of 6 steps, every rank sends one chunk"
     for frame in story.frames[1:-1]:
         arrows = [each for each in frame.shapes if isinstance(each, Path)]
-        assert [each.stroke for each in arrows] == ["send"] * 4 and len({each.width for each in arrows}) == 2
+        assert [each.stroke for each in arrows] == ["send"] * 4 and len({each.width for each in arrows}) == 1
+    assert not any(box.faint for box in story.frames[2].shapes if isinstance(box, Box))
     boxes = [shape for shape in story.frames[story.telling].shapes if isinstance(shape, Box)]
     assert len(boxes) == 16 and all(box.edge != "none" for box in boxes)
 

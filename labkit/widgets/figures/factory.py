@@ -19,9 +19,9 @@ _ROWS = 148
 """Pixels of all stages' rows below the stations."""
 _KEY, _AXIS, _WHOLE, _LETTERS = 34, 28, 252, 19
 """Of the whole step: heights of its key, its axis and in all, and the size of letters that a room reads."""
-_IDLE = 60
+_IDLE = 56
 """Pixels of a gap that says that it is idle."""
-_LEFT, _LEFT_WHOLE, _HELD = 78, 96, 90
+_LEFT, _LEFT_WHOLE, _HELD, _ENDS = 78, 96, 90, 4
 _DIGIT, _AROUND = 0.64, 5
 """How wide a digit is, as a part of its letters' size, and the pixels that stay free beside it."""
 
@@ -94,7 +94,9 @@ def _whole(placed: Schedule, turns: int) -> Frame:
     """Return what the title says of the whole step: how much of it each stage stood empty, and the most it kept."""
     stages = len(placed.stages)
     line = (_WHOLE - _KEY - _AXIS) / stages
-    wide = (WIDTH - _LEFT_WHOLE - _HELD) / turns
+    peaks = [placed.peak(stage) for stage in range(stages)]
+    are_alike = len(set(peaks)) == 1  # then the title says it
+    wide = (WIDTH - _LEFT_WHOLE - (_ENDS if are_alike else _HELD)) / turns
     shapes: list[Shape] = _key()
     for stage in range(stages):
         top = _KEY + stage * line
@@ -102,11 +104,18 @@ def _whole(placed: Schedule, turns: int) -> Frame:
         shapes.append(Words(4, middle, f"stage {stage}", _LETTERS))
         shapes += _row(placed, stage, turns, top, line, wide, _LEFT_WHOLE)
         shapes += _idle(placed, stage, turns, top + line / 2 - 14, wide)
-        shapes.append(Words(WIDTH - 4, middle, f"holds {placed.peak(stage):g}", _LETTERS, "end", bold=True))
-    for turn in range(0, turns + 1, turns // 3 if turns % 3 == 0 else turns):
-        words = f"{turn} turns" if turn == turns else str(turn)
-        shapes.append(Words(_LEFT_WHOLE + turn * wide, _WHOLE - 8, words, _LETTERS, "middle", bold=turn == turns))
-    return Frame("A forward takes 1 turn; a backward, such as B0, takes 2.", tuple(shapes))
+        if not are_alike:
+            shapes.append(Words(WIDTH - 4, middle, f"holds {peaks[stage]:g}", _LETTERS, "end", bold=True))
+    for turn in (*_round(turns), turns):
+        words, anchor = (f"{turn} turns", "end") if turn == turns else (str(turn), "middle")
+        shapes.append(Words(_LEFT_WHOLE + turn * wide, _WHOLE - 8, words, _LETTERS, anchor, bold=turn == turns))
+    return Frame("A forward takes 1 turn, a backward such as B0 takes 2.", tuple(shapes))
+
+
+def _round(turns: int) -> range:
+    """Return round numbers of turns from 0 on, none of them where the last one stands."""
+    step = next(each for each in (1, 2, 5, 10) if turns <= 5 * each or each == 10)
+    return range(0, turns - turns // 6, step)
 
 
 def _idle(placed: Schedule, stage: int, turns: int, top: float, wide: float) -> list[Shape]:
@@ -145,7 +154,8 @@ def _row(
     """
     is_whole = left != _LEFT
     letters = round(min(_LETTERS, (wide - _AROUND) / _DIGIT)) if is_whole else 12
-    shapes: list[Shape] = [Box("", left, top, until * wide, line - 3, edge="line", hatched=True)]
+    edge = "none" if is_whole else "line"
+    shapes: list[Shape] = [Box("", left, top, until * wide, line - 3, edge=edge, hatched=True)]
     for each in placed.stages[stage]:
         end = min(each.end, until)
         if each.start < until:

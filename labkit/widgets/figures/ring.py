@@ -28,7 +28,10 @@ def ring_round(num_ranks: int = 4) -> Story:
     played = execute([ring_plan(rank, num_ranks) for rank in range(num_ranks)])
     corners = [_corner(rank, num_ranks) for rank in range(num_ranks)]
     frames = [
-        Frame("Every rank has its own numbers in chunk A. Follow A of rank 0.", _state(played.contents(0), corners, 0))
+        Frame(
+            "Every rank has its own numbers in chunk A. Follow A of rank 0.",
+            _state(played.contents(0), corners, 0, moves=False),
+        )
     ]
     at = 0
     for number, step in enumerate(played.steps):
@@ -36,10 +39,10 @@ def ring_round(num_ranks: int = 4) -> Story:
         at = move.dst
         count = played.contents(number + 1)[at][0].mask.bit_count()
         if move.reduced:
-            says = f"Step {number}: rank {move.src} sends A, rank {at} adds its own: a sum of {count} ranks."
+            says = f"Step {number}: rank {at} adds its own A: a sum of {count} ranks."
         else:
             says = f"Step {number}: rank {move.src} sends the finished A on; rank {at} keeps a copy."
-        frames.append(Frame(says, _state(played.contents(number + 1), corners, at, (move.src, at))))
+        frames.append(Frame(says, _state(played.contents(number + 1), corners, at)))
     steps = len(played.steps)
     alike = f"The other chunks went round at the same time, each from another rank: {steps} steps in all."
     frames.append(Frame(alike, _state(played.contents(steps), corners, None)))
@@ -56,7 +59,8 @@ def _state(
     held: Sequence[Sequence[Content]],
     corners: list[tuple[float, float]],
     at: int | None,
-    moved: tuple[int, int] | None = None,
+    *,
+    moves: bool = True,
 ) -> tuple[Shape, ...]:
     """Return the ring while chunk A stands at a rank, or with all chunks lit where `at` is None."""
     size = len(corners)
@@ -64,9 +68,8 @@ def _state(
     shapes: list[Shape] = []
     for rank, (x, y) in enumerate(corners):
         end = corners[(rank + 1) % size]
-        followed = at is None or moved == (rank, (rank + 1) % size)
         near, far = _between((x, y), end, 0.3), _between((x, y), end, 0.7)
-        shapes.append(Path((near, far), "send" if moved or followed else "line", 4 if followed else 2, arrow=True))
+        shapes.append(Path((near, far), "send" if moves else "line", 3, arrow=True))
     for rank, (x, y) in enumerate(corners):
         left = x - size * cell / 2
         shapes.append(Words(x, y - cell / 2 - 7, f"rank {rank}", 16, "middle", bold=rank == at))
@@ -76,7 +79,7 @@ def _state(
             x0, side = left + chunk * cell, cell - 2
             key = "token" if chunk == 0 and rank == at else ""
             edge, words = "ink" if lit else "line", f"{letter(chunk)}{count}"
-            box = Box(key, x0, y - side / 2, side, side, tint(chunk), words, round(cell * 0.45), edge, faint=not lit)
+            box = Box(key, x0, y - side / 2, side, side, tint(chunk), words, round(cell * 0.45), edge)
             shapes.append(box)
     for line, words in enumerate(("A3: chunk A,", "a sum of", "3 ranks")):
         shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 18 + 26 * line, words, 22, "middle"))

@@ -21,8 +21,9 @@ function gridCell(step, s, rank, { n, x, wide, tall, top, blamed, isStill }) {
   const sign = kind.includes("culprit") && !sends.some((send) => send[4]) ? "!" : "";
   const words = sends.map(said).join(" ") + sign;
   const mask = sends.length && held ? (held[sends[0][1]]?.[0] ?? 0) : 0;
-  const fill = sends.length ? fillOf(Math.max(sends[0][1], 0), mask, n) : "none";
-  const isWhole = isStill && mask === 2 ** n - 1; // from the last row a tint and its full colour are one
+  const all = 2 ** n - 1;
+  const isWhole = isStill && mask === all; // from the last row a tint and its full colour are one
+  const fill = sends.length ? fillOf(Math.max(sends[0][1], 0), isStill ? all : mask, n) : "none";
   const style = isWhole && "stroke:#000;stroke-width:3.5";
   const looks = { fill, class: kind || "edge", style, "data-grid": `${s}:${rank}`, "data-step": s };
   const title = sends.map((send) => sendTitle(s, rank, send)).join("; ");

@@ -2,20 +2,20 @@
 
 import { hue, ink } from "../figure/colours.js";
 import { faint, line, rect, tag, text } from "../figure/markup.js";
-import { most } from "../figure/numbers.js";
+import { most, sum } from "../figure/numbers.js";
 import { ticks } from "../figure/units.js";
 import { ended } from "./operations.js";
 
-const HIGH = 300; // pixels of the picture, before the slide enlarges it
+const HIGH = 284; // pixels of the picture, before the slide enlarges it
 const HEAD = 27;
 const FOOT = 32;
-const APART = 6;
+const APART = 8;
+const SUM = 30; // of a schedule that is one bar
 const LEFT = 82;
-const HELD = 34; // right of the rows
+const HELD = 38; // right of the rows
 const DIGIT = 0.64; // of a size, how wide a digit is
-const AROUND = 2; // and what is free around letters
-const SIZES = [20, 18, 16, 14, 13.3]; // of the letters in operations: 37 to 24 pixels on the slide
-const LARGE = SIZES.slice(0, 2);
+const AROUND = 1.5; // and what is free around letters
+const SIZES = [20, 18, 16, 15, 14, 13.3]; // of the letters in operations: 37 to 24 pixels on the slide
 const AHEAD = hue("forward");
 const BACK = hue("backward");
 
@@ -26,25 +26,19 @@ const named = ([kind, microbatch]) => `${kind}${microbatch}`;
 const brief = (given) => String(given[1]);
 const NOTHING = { words: () => "", size: 0 };
 
-/** What operations of these kinds say: the first of these ways and sizes for which nine in ten have room. */
-function saidIn(all, kinds, ways) {
-  const own = all.flatMap((laid) =>
-    laid.stages
-      .flat()
-      .flatMap(([given, from, to]) => (kinds.includes(given[0]) ? [[given, laid.x(to) - laid.x(from)]] : [])),
-  );
-  const each = ways.flatMap(([words, sizes]) => sizes.map((size) => ({ words, size })));
-  const fits = ({ words, size }) =>
-    own.filter(([given, wide]) => wide > DIGIT * size * words(given).length + AROUND).length > 0.9 * own.length;
-  return each.find(fits) ?? NOTHING;
+/** What operations of these kinds say: in the first of these sizes for which nine in ten have room. */
+function saidIn({ stages, x }, kinds, words) {
+  const own = stages.flat().filter(([[kind]]) => kinds.includes(kind));
+  const fits = (size) =>
+    own.filter(([given, from, to]) => x(to) - x(from) > DIGIT * size * words(given).length + AROUND).length >
+    0.9 * own.length;
+  return { words, size: SIZES.find(fits) };
 }
 
-/** A microbatch's number, in a backward after its letter; nothing in any where it is small and colours are enough. */
-function namesOf(all) {
-  const sizes = all.some(({ stages }) => stages.flat().some(([[kind]]) => kind === "W")) ? SIZES : LARGE;
-  const forward = saidIn(all, "F", [[brief, sizes]]);
-  const backward = saidIn(all, "BIW", [[named, sizes]]);
-  return forward.size * backward.size ? { forward, backward } : { forward: NOTHING, backward: NOTHING };
+/** A microbatch's number, in a backward after its letter; nothing in any where one of them has no room. */
+function namesOf(laid) {
+  const [forward, backward] = [saidIn(laid, "F", brief), saidIn(laid, "BIW", named)];
+  return forward.size && backward.size ? { forward, backward } : { forward: NOTHING, backward: NOTHING };
 }
 
 /** One operation. */
@@ -65,19 +59,6 @@ function bar(laid, s, at, { y, tall, names, now }) {
   return faint(start > now, cell);
 }
 
-/** What colours and letters mean. */
-function keyOf(x, y, names) {
-  const entry = (at, words, fill, letter) =>
-    rect(at, y - 14, 24, 18, { fill, class: "edge" }) +
-    text(at + 12, y, letter, "middle", sized(14, ink(fill).style)) +
-    text(at + 30, y, words, "");
-  return (
-    entry(x, "forward", AHEAD, names.forward.words(["F", 0])) +
-    entry(x + 128, "backward", BACK, names.backward.words(["B", 0])) +
-    entry(x + 268, "idle", "url(#lk-idle0)", "")
-  );
-}
-
 /** How long a schedule takes and how much of that its stages are idle, beside its name. */
 function headOf(laid, y) {
   const end = laid.unit(ended(laid.stages));
@@ -86,35 +67,55 @@ function headOf(laid, y) {
   return text(0, y, `${laid.name}${laid.edited ? ", edited" : ""}: ${facts}`, "", hook);
 }
 
-/** { svg, height } of schedules that all can run, on one axis. */
+/** A schedule as one bar, in words: what the time of a stage goes into, and the microbatches that one holds at most. */
+function summed({ stages, x, peaks }, y, held) {
+  const lasts = (isForward) =>
+    sum(stages[0].map(([[kind], from, to]) => ((kind === "F") === isForward ? to - from : 0)));
+  const cuts = [lasts(true), lasts(true) + lasts(false), ended(stages)].map(x);
+  let a = LEFT;
+  let svg = text(0, y + 21, "a stage", "") + held(most(peaks), y + 21);
+  [AHEAD, BACK, "url(#lk-idle0)"].forEach((fill, k) => {
+    const words = ["forward", "backward", "idle"][k];
+    const look = k < 2 ? ink(fill).style : "paint-order:stroke;stroke:#fff;stroke-width:8";
+    svg += rect(a, y, cuts[k] - a, SUM, { fill, class: "edge" });
+    if (cuts[k] - a > 12 * words.length) svg += text((a + cuts[k]) / 2, y + 21, words, "middle", sized(20, look));
+    a = cuts[k];
+  });
+  return svg;
+}
+
+/** { svg, height } of schedules that all can run, on one axis: the first, or the only one, as a bar, the last whole. */
 export function hallPicture(all, scene, defined) {
   const { width, now } = scene;
   const end = most(all.map(({ reach }) => reach));
-  const right = width - HELD;
-  const shown = all.map((laid) => ({ ...laid, x: (time) => LEFT + (time / end) * (right - LEFT) }));
-  const names = namesOf(shown);
-  const rows = shown.reduce((sum, { p }) => sum + p, 0);
-  const room = HIGH - FOOT - (shown.length + 1) * HEAD - (shown.length - 1) * APART;
-  const pitch = Math.min(room / rows, 50);
-  const tall = pitch - 3;
-  let svg = defined + keyOf(0, 17, names) + text(width - 4, 17, "holds at most", "end");
-  let y = HEAD;
-  shown.forEach((laid, which) => {
-    if (which) y += APART;
-    svg += headOf(laid, y + 18);
-    y += HEAD;
-    laid.stages.forEach((row, s) => {
-      svg += text(0, y + tall / 2 + 6, `stage ${s}`, "");
-      svg += rect(laid.x(0), y, laid.x(ended(laid.stages)) - laid.x(0), tall, { fill: "url(#lk-idle0)" });
-      svg += row.map((_, k) => bar(laid, s, k, { y, tall, names, now })).join("");
-      const peak = laid.peaks[s]; // microbatches that it holds at most
-      svg += text(width - 4, y + tall / 2 + 6.5, +peak.toPrecision(3), "end", { ...BOLD, "data-peak": peak });
-      y += pitch;
-    });
-    if (now < Infinity) svg += line(laid.x(now), y - laid.p * pitch, laid.x(now), y, "now");
+  const x = (time) => LEFT + (time / end) * (width - HELD - LEFT);
+  const shown = all.map((laid) => ({ ...laid, x }));
+  const last = shown.pop();
+  const names = namesOf(last);
+  const { p, stages, placed, unit } = last;
+  const held = (peak, at) => text(width - 4, at, +peak.toPrecision(3), "end", { ...BOLD, "data-peak": peak });
+  let svg = defined + text(width - 4, 18, "holds at most", "end");
+  let y = 0;
+  for (const laid of shown) {
+    svg += headOf(laid, y + 18) + summed(laid, y + HEAD, held);
+    y += HEAD + SUM + APART;
+  }
+  svg += headOf(last, y + 18);
+  y += HEAD;
+  if (!shown.length) {
+    svg += summed(last, y, held);
+    y += SUM + APART;
+  }
+  const pitch = Math.min((HIGH - FOOT - y) / p, 50);
+  const tall = pitch - 4;
+  stages.forEach((row, s) => {
+    svg += text(0, y + tall / 2 + 6, `stage ${s}`, "");
+    svg += rect(LEFT, y, x(ended(stages)) - LEFT, tall, { fill: "url(#lk-idle0)" });
+    svg += row.map((_, k) => bar(last, s, k, { y, tall, names, now })).join("") + held(last.peaks[s], y + tall / 2 + 6);
+    y += pitch;
   });
-  const { x, placed, unit } = shown.at(-1);
-  svg += text(0, y + 22, placed ? "time" : "turns", "") + line(x(0), y, x(end), y);
+  if (now < Infinity) svg += line(x(now), y - p * pitch, x(now), y, "now");
+  svg += text(0, y + 22, placed ? "time" : "turns", "") + line(LEFT, y, x(end), y);
   for (const tick of ticks(end, 6)) svg += text(x(tick), y + 22, tick ? unit(tick) : 0, "middle");
   return { svg: tag("g", { class: "hall" }, svg), height: y + FOOT };
 }

@@ -51,9 +51,9 @@ export function headline(all) {
     const [idle, least] = [less, more].map(({ bubble: share }) => `${Math.round(100 * share)} %`);
     return `Half the memory costs time: ${idle} idle instead of ${least}`;
   }
-  if (few === many) return `Same bubble, and both hold ${many} microbatches`;
+  if (few === many) return `Same idle time, and both hold ${many} microbatches`;
   const share = 2 * few === many ? ", half the memory" : "";
-  return `Same bubble${share}: ${less.name} holds at most ${plural(few, "microbatch")}, ${more.name} ${many}`;
+  return `Same idle time${share}: ${less.name} holds at most ${plural(few, "microbatch")}, ${more.name} ${many}`;
 }
 
 /** What a schedule costs, in a few words. */
