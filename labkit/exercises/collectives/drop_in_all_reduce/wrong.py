@@ -87,3 +87,48 @@ changed(
     "returned without async_op",
     (LAST, LAST.replace("    pending.wait()\n    return None\n", "    return pending.wait()\n")),
 )
+WRONG.right(
+    "a loop of its own, in one piece",
+    """
+class FinishedWork:
+    def wait(self, timeout=None):
+        return True
+
+
+def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
+    me, size = dist.get_rank(group), dist.get_world_size(group)
+    if me == -1:
+        return None
+    flat = tensor.clone(memory_format=torch.contiguous_format).view(-1)
+    if flat.dtype in (torch.float16, torch.bfloat16):
+        flat = flat.to(torch.float32)
+    bounds = [(flat.numel() * i // size, flat.numel() * (i + 1) // size) for i in range(size)]
+    right, left = (me + 1) % size, (me - 1) % size
+    for step in range(2 * (size - 1)):
+        gathering = step >= size - 1
+        outgoing = flat[slice(*bounds[(me - step + gathering * size) % size])]
+        target = flat[slice(*bounds[(me - step - 1) % size])]
+        incoming = torch.empty_like(target)
+        swap = []
+        if outgoing.numel() > 0:
+            swap.append(dist.P2POp(dist.isend, outgoing, group=group, group_peer=right))
+        if incoming.numel() > 0:
+            swap.append(dist.P2POp(dist.irecv, incoming, group=group, group_peer=left))
+        if swap:
+            [work.wait() for work in dist.batch_isend_irecv(swap)]
+        if gathering:
+            target.copy_(incoming)
+        elif op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+            target += incoming
+        elif op == dist.ReduceOp.PRODUCT:
+            target *= incoming
+        elif op == dist.ReduceOp.MAX:
+            torch.maximum(target, incoming, out=target)
+        else:
+            torch.minimum(target, incoming, out=target)
+    if op == dist.ReduceOp.AVG:
+        flat = torch.true_divide(flat, size)
+    tensor.copy_(flat.view(tensor.shape))
+    return FinishedWork() if async_op else None
+""",
+)
