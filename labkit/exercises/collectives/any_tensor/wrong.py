@@ -8,16 +8,23 @@ WRONG = WrongAnswers()
 wrong = WRONG.wrong
 
 
-def _ring(
-    combine: str = "{dist.ReduceOp.SUM: torch.add, dist.ReduceOp.AVG: torch.add, dist.ReduceOp.MAX: torch.maximum, "
-    "dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.PRODUCT: torch.mul}[op]",
+COMBINE = (
+    "{dist.ReduceOp.SUM: torch.add, dist.ReduceOp.AVG: torch.add, dist.ReduceOp.MAX: torch.maximum, "
+    "dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.PRODUCT: torch.mul}[op]"
+)
+HALVES = "chunks = work.tensor_split(n); reduce_scatter(chunks, ranks, combine); all_gather(chunks, ranks)"
+
+
+def ring(
+    combine: str = COMBINE,
     flat: str = "tensor.contiguous().view(-1)",
     work: str = "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat",
     average: str = "work = work / n",
     back: str = "tensor.copy_(work.view(tensor.shape))",
     number: str = "len(ranks)",
-    call: str = "chunks = work.tensor_split(n); reduce_scatter(chunks, ranks, combine); all_gather(chunks, ranks)",
+    call: str = HALVES,
 ) -> str:
+    """Return an answer of which some lines are others."""
     return f"""
 def all_reduce_over(tensor, ranks, op=dist.ReduceOp.SUM):
     n = {number}
@@ -39,51 +46,51 @@ def all_reduce_over(tensor, ranks, op=dist.ReduceOp.SUM):
     dist.all_reduce(tensor, op=op)
 """,
 )
-wrong("op is ignored", "op ignored", _ring(combine="torch.add"))
-wrong("divides twice", "divided wrongly", _ring(average="work = work / n / n"))
-wrong("divides by a constant 2", "divided wrongly", _ring(average="work = work / 2"))
+wrong("op is ignored", "op ignored", ring(combine="torch.add"))
+wrong("divides twice", "divided wrongly", ring(average="work = work / n / n"))
+wrong("divides by a constant 2", "divided wrongly", ring(average="work = work / 2"))
 wrong(
     "averages always",
     "mean instead of sum",
-    _ring(back="work = work / n if op == dist.ReduceOp.SUM else work; tensor.copy_(work.view(tensor.shape))"),
+    ring(back="work = work / n if op == dist.ReduceOp.SUM else work; tensor.copy_(work.view(tensor.shape))"),
 )
-wrong("adds up in bfloat16", "adds up in 16 bits", _ring(work="flat"))
+wrong("adds up in bfloat16", "adds up in 16 bits", ring(work="flat"))
 wrong(
     "adds up in float16",
     "adds up in 16 bits",
-    _ring(work="flat.float() if flat.dtype == torch.bfloat16 else flat"),
+    ring(work="flat.float() if flat.dtype == torch.bfloat16 else flat"),
 )
-wrong("the average is not divided", "not divided", _ring(average="pass"))
+wrong("the average is not divided", "not divided", ring(average="pass"))
 wrong(
     "integers are divided by floor division",
     "an average of integers rounded otherwise",
-    _ring(average="work = work // n if not work.is_floating_point() else work / n"),
+    ring(average="work = work // n if not work.is_floating_point() else work / n"),
 )
-wrong("integers are divided in place", "an average of integers rounded otherwise", _ring(average="work /= n"))
+wrong("integers are divided in place", "an average of integers rounded otherwise", ring(average="work /= n"))
 wrong(
     "integers are divided before they are added",
     "an average of integers rounded otherwise",
-    _ring(
+    ring(
         work="(flat / n).to(flat.dtype) if op == dist.ReduceOp.AVG and not flat.is_floating_point() else "
         "flat.float() if flat.element_size() == 2 else flat",
         average="work = work / n if work.is_floating_point() else work",
     ),
 )
-wrong("everything through float32", "a detour through float32", _ring(work="flat.float()"))
+wrong("everything through float32", "a detour through float32", ring(work="flat.float()"))
 wrong(
     "a copy of a non-contiguous tensor is reduced",
     "works on a copy of a non-contiguous tensor",
-    _ring(back="tensor.copy_(work.view(tensor.shape)) if tensor.is_contiguous() else None"),
+    ring(back="tensor.copy_(work.view(tensor.shape)) if tensor.is_contiguous() else None"),
 )
 wrong(
     "view refuses a non-contiguous tensor",
     "works on a copy of a non-contiguous tensor",
-    _ring(flat="tensor.view(-1)"),
+    ring(flat="tensor.view(-1)"),
 )
 wrong(
     "whole tensor round the ring",
     "whole tensor at each step",
-    _ring(
+    ring(
         call="""moving = work.clone()
     for _ in range(n - 1):
         incoming = torch.empty_like(moving)
@@ -99,24 +106,23 @@ wrong(
 wrong(
     "places in ranks for ranks",
     "group ranks taken for global ranks",
-    _ring(number="len(ranks); ranks = [*range(n)] if dist.get_rank() < n else ranks"),
+    ring(number="len(ranks); ranks = [*range(n)] if dist.get_rank() < n else ranks"),
 )
-wrong("divides by the ranks of the world", "divided wrongly", _ring(average="work = work / dist.get_world_size()"))
+wrong("divides by the ranks of the world", "divided wrongly", ring(average="work = work / dist.get_world_size()"))
 wrong(
     "rounds to 16 bits before it divides",
     "an average rounded before it is divided",
-    _ring(average="work = (work.to(flat.dtype) / n if flat.is_floating_point() else work / n)"),
+    ring(average="work = (work.to(flat.dtype) / n if flat.is_floating_point() else work / n)"),
 )
-_HALVES = "chunks = work.tensor_split(n); reduce_scatter(chunks, ranks, combine); all_gather(chunks, ranks)"
-wrong("no second half", "no all-gather", _ring(call=_HALVES.partition("; all_gather")[0]))
+wrong("no second half", "no all-gather", ring(call=HALVES.partition("; all_gather")[0]))
 wrong("the rest is cut off", "remainder dropped",
-      _ring(call=_HALVES.replace("work.tensor_split(n)", "work[: len(work) // n * n].tensor_split(n)")))  # fmt: skip
+      ring(call=HALVES.replace("work.tensor_split(n)", "work[: len(work) // n * n].tensor_split(n)")))  # fmt: skip
 wrong("rows of equal length", "needs sizes that divide",
-      _ring(call=_HALVES.replace("work.tensor_split(n)", "list(work.view(n, -1))")))  # fmt: skip
+      ring(call=HALVES.replace("work.tensor_split(n)", "list(work.view(n, -1))")))  # fmt: skip
 wrong("nothing is reduced", "nothing added up",
-      _ring(call=_HALVES.replace("reduce_scatter(chunks, ranks, combine); ", "")))  # fmt: skip
+      ring(call=HALVES.replace("reduce_scatter(chunks, ranks, combine); ", "")))  # fmt: skip
 wrong("clears what it is a view of", "writes beside the view",
-      _ring(back="result, base = work.clone(), tensor if tensor._base is None else tensor._base; base.zero_(); "
+      ring(back="result, base = work.clone(), tensor if tensor._base is None else tensor._base; base.zero_(); "
                     "tensor.copy_(result.view(tensor.shape))"))  # fmt: skip
 WRONG.changed("no reduce-scatter", "nothing added up", ("    reduce_scatter(wide, ranks, combine)\n", ""))
 WRONG.changed("the sum stays in float32", "nothing added up", ("    narrow[place].copy_(wide[place])", "    pass"))
@@ -129,8 +135,8 @@ WRONG.changed(
 wrong(
     "the last rank is left out of the sum",
     "contributions missing",
-    _ring(
-        call=_HALVES.replace(
+    ring(
+        call=HALVES.replace(
             "reduce_scatter(chunks, ranks, combine)",
             "dist.get_rank() != ranks[-1] and reduce_scatter(chunks[:-1], ranks[:-1], combine)",
         )
@@ -218,7 +224,7 @@ WRONG.changed(
 wrong(
     "as many chunks as the world has ranks",
     "chunks for all ranks of the world",
-    _ring(number="dist.get_world_size()", average="work = work / len(ranks)"),
+    ring(number="dist.get_world_size()", average="work = work / len(ranks)"),
 )
 WRONG.changed(
     "its rank for its place", "a rank for a place in ranks", ("ranks.index(dist.get_rank())", "dist.get_rank()")

@@ -15,7 +15,7 @@ from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.drop_in_all_reduce.driver import drive
-from labkit.exercises.collectives.tensor_cases import bits16, case_on, drop_in_case, small
+from labkit.exercises.collectives.tensor_cases import bits16, both_signs, case_on, drop_in_case, near_the_end, small
 from labkit.exercises.collectives.tensor_mistakes import FIRST, IN_NUMBERS, IN_THE_RING, LAST
 from labkit.exercises.sums_over_ranks.sum_mistakes import common, is_scaled, reworded, sum_mistake
 from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
@@ -112,7 +112,20 @@ EXERCISE = declared(
         drop_in_case(
             "5 ranks, average over 1, 3 and 4", whole_numbers(45, 5, (7,), torch.float64), op="AVG", group=(1, 3, 4)
         ),
+        drop_in_case("5 ranks, average of integers over 1, 3 and 4", both_signs(44, 5, 7), op="AVG", group=(1, 3, 4)),
         drop_in_case("8 ranks, bfloat16", bits16(41, 8, 64, torch.bfloat16)),
+        drop_in_case(
+            "4 ranks, average of large numbers, float16, async_op=True",
+            near_the_end(46, 4, 12),
+            op="AVG",
+            asynchronous=True,
+        ),
+        drop_in_case(
+            "3 ranks, transposed 4 x 3, async_op=True",
+            whole_numbers(36, 3, (3, 4)),
+            layout="transposed",
+            asynchronous=True,
+        ),
     ),
     hints=(
         "All of the arithmetic is in all_reduce_over. What is left: who takes part, and when the work is done.",

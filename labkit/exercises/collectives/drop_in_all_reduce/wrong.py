@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
+from labkit.exercises.collectives.any_tensor.wrong import COMBINE, HALVES, ring
 
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
@@ -12,26 +13,20 @@ MEMBERS = "dist.get_process_group_ranks(group)"
 WORK = "            all_reduce_over(tensor, members, op)\n"
 LAST = "    if async_op:\n        return pending\n    pending.wait()\n    return None\n"
 HANDLE = "type('Done', (), {'wait': lambda self: True})()"
+_STANDS_ON = f"""
 
-
-def _in_one_piece(work: str = "flat.float() if flat.element_size() == 2 else flat", size: str = "n") -> str:
-    """Return an answer that does everything itself, as it may."""
-    return f"""
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     if dist.get_rank(group) < 0:
         return None
-    n, members = dist.get_world_size(group), dist.get_process_group_ranks(group)
-    combine = {{dist.ReduceOp.MAX: torch.maximum, dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.PRODUCT: torch.mul}}
-    flat = tensor.contiguous().view(-1)
-    work = {work}
-    chunks = work.tensor_split(n)
-    reduce_scatter(chunks, members, combine.get(op, torch.add))
-    all_gather(chunks, members)
-    if op == dist.ReduceOp.AVG:
-        work = work / {size}
-    tensor.copy_(work.view(tensor.shape))
+    _over(tensor, {MEMBERS}, op)
     return {HANDLE} if async_op else None
 """
+
+
+def one_piece(name: str, mistake: str, **lines: str) -> None:
+    """Add an answer that leaves all_reduce_over alone, as it may, and does the same with some other lines."""
+    source = ring(**lines).replace("def all_reduce_over", "def _over")
+    wrong(f"in one piece, {name}", mistake, source + _STANDS_ON)
 
 
 wrong(
@@ -44,8 +39,6 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
 )
 changed("a clone is reduced", "not in place", (WORK, WORK.replace("tensor,", "tensor.clone(),")))
 changed("op is not handed on", "op ignored", ("(tensor, members, op)", "(tensor, members)"))
-wrong("in one piece, adds up in bfloat16", "adds up in 16 bits", _in_one_piece(work="flat"))
-wrong("in one piece, divides by the ranks of the world", "divided wrongly", _in_one_piece(size="dist.get_world_size()"))
 changed(
     "ranks within the group for global ranks",
     "group ranks taken for global ranks",
@@ -86,6 +79,73 @@ changed(
     "returns what wait() returned",
     "returned without async_op",
     (LAST, LAST.replace("    pending.wait()\n    return None\n", "    return pending.wait()\n")),
+)
+one_piece("adds up in bfloat16", "adds up in 16 bits", work="flat")
+one_piece("divides by the ranks of the world", "divided wrongly", average="work = work / dist.get_world_size()")
+one_piece("does not divide", "not divided", average="pass")
+one_piece("averages always", "mean instead of sum", average="pass", back="tensor.copy_((work / n).view(tensor.shape))")
+one_piece("maximum whatever is asked for", "another operation", combine="torch.maximum")
+one_piece(
+    "the mean of two in each step",
+    "averaged pair by pair",
+    combine=COMBINE.replace("AVG: torch.add", "AVG: lambda a, b, out: out.copy_((a + b) / 2)"),
+    average="pass",
+)
+one_piece("every average cut", "cut to whole numbers", average="work = torch.div(work, n, rounding_mode='trunc')")
+one_piece(
+    "floor division of integers",
+    "an average of integers rounded otherwise",
+    average="work = work / n if work.is_floating_point() else work // n",
+)
+one_piece(
+    "rounds before it divides",
+    "an average rounded before it is divided",
+    average="work = work.to(flat.dtype) / n if flat.is_floating_point() else work / n",
+)
+one_piece("everything through float32", "a detour through float32", work="flat.float()")
+one_piece("all floats in float64", "wider than the tensor", work="flat.double() if flat.is_floating_point() else flat")
+one_piece("view(-1)", "works on a copy of a non-contiguous tensor", flat="tensor.view(-1)")
+one_piece("no view", "cut by rows", flat="tensor.contiguous()")
+one_piece(
+    "copied back by columns", "written back in another order", back="tensor.copy_(work.view(tensor.t().shape).t())"
+)
+one_piece(
+    "clears what it is a view of",
+    "writes beside the view",
+    back="result, base = work.clone(), tensor if tensor._base is None else tensor._base; base.zero_(); "
+    "tensor.copy_(result.view(tensor.shape))",
+)
+one_piece("no second half", "no all-gather", call=HALVES.partition("; all_gather")[0])
+one_piece("nothing is reduced", "nothing added up", call=HALVES.replace("reduce_scatter(chunks, ranks, combine); ", ""))
+one_piece(
+    "the rest is cut off",
+    "remainder dropped",
+    call=HALVES.replace("work.tensor_split(n)", "work[: len(work) // n * n].tensor_split(n)"),
+)
+one_piece(
+    "rows of equal length",
+    "needs sizes that divide",
+    call=HALVES.replace("work.tensor_split(n)", "list(work.view(n, -1))"),
+)
+one_piece("chunk for tensor_split", "fewer chunks than ranks", call=HALVES.replace("tensor_split", "chunk"))
+one_piece(
+    "the last rank is left out of the sum",
+    "contributions missing",
+    call=HALVES.replace(
+        "reduce_scatter(chunks, ranks, combine)",
+        "dist.get_rank() != ranks[-1] and reduce_scatter(chunks[:-1], ranks[:-1], combine)",
+    ),
+)
+one_piece(
+    "the whole tensor round the ring",
+    "whole tensor at each step",
+    call="""moving = work.clone()
+    for _ in range(n - 1):
+        incoming = torch.empty_like(moving)
+        place = ranks.index(dist.get_rank())
+        exchange(moving, ranks[(place + 1) % n], incoming, ranks[place - 1])
+        work = combine(work, incoming)
+        moving = incoming""",
 )
 WRONG.right(
     "a loop of its own, in one piece",
