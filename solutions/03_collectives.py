@@ -166,6 +166,17 @@ def all_reduce_over(tensor: torch.Tensor, ranks: Sequence[int], op: dist.ReduceO
 # %% tags=["check"]
 labkit.check("any_tensor", all_reduce_over)
 
+# %% [markdown] tags=["slide-only"]
+# ## A group counts its own ranks
+#
+# | global rank | 0 | 1 | 2 | 3 |
+# |---|---|---|---|---|
+# | rank in `dist.new_group([1, 3])` | -1 | 0 | -1 | 1 |
+#
+# **To the room:** all four ranks call `all_reduce` with this group. What does rank 2 do?
+#
+# <!-- notes: It returns at once: no message, no change, no handle. With async_op=True the others get a handle; the result is in the tensor after its wait(). -->
+
 # %% [markdown]
 # **Sub-groups.** For `group = dist.new_group([1, 3])`, `dist.get_process_group_ranks(group)` returns the global ranks,
 # `[1, 3]`. Inside, ranks are counted from 0: on rank 3, `dist.get_rank(group)` returns 1. Outside the group it returns

@@ -19,13 +19,21 @@ from labkit.exercises.collectives.tensor_cases import bits16, both_signs, case_o
 from labkit.exercises.collectives.tensor_mistakes import FIRST, IN_NUMBERS, IN_THE_RING, LAST
 from labkit.exercises.sums_over_ranks.sum_mistakes import common, is_scaled, reworded, sum_mistake
 from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
-from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic, members_of, op_of, whole_numbers
+from labkit.exercises.sums_over_ranks.sums import (
+    expected_bases,
+    is_second_use,
+    least_traffic,
+    members_of,
+    op_of,
+    used_before,
+    whole_numbers,
+)
 from labkit.exercises.sums_over_ranks.traffic import outsiders, ring_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import ring_steps, sweep
 
-_OUTSIDER, _NO_WORK, _WORK_ALWAYS, _WAITED, _RETURNED, _TWICE = (
+_OUTSIDER, _NO_WORK, _WORK_ALWAYS, _WAITED, _RETURNED, _TWICE, _SHARED = (
     "a rank outside the group takes part", "no work object", "always a work object", "wait returns something else",
-    "returned without async_op", "reduced twice",
+    "returned without async_op", "reduced twice", "handles that share a tensor",
 )  # fmt: skip
 
 
@@ -101,6 +109,10 @@ EXERCISE = declared(
         drop_in_case("3 ranks, sum of 7 elements", whole_numbers(31, 3, (7,))),
         drop_in_case("3 ranks, largest of each", small(33, 3, 5), op="MAX"),
         drop_in_case("3 ranks, async_op=True", whole_numbers(39, 3, (8,)), asynchronous=True),
+        replace(
+            used_before(drop_in_case("", whole_numbers(48, 3, (8,)), asynchronous=True), 49, 5),
+            name="3 ranks, async_op=True, two calls before the first wait()",
+        ),
         drop_in_case("5 ranks, of which 1, 3 and 4 take part", whole_numbers(40, 5, (7,)), group=(1, 3, 4)),
         drop_in_case(
             "5 ranks, of which 1, 3 and 4 take part, async_op=True",
@@ -140,6 +152,10 @@ EXERCISE = declared(
         sum_mistake(_OUTSIDER,
                     "A rank outside the group must return at once, sending and receiving nothing: "
                     "dist.get_rank(group) is -1 there.", failed=_keeps_an_outsider),
+        sum_mistake(_SHARED,
+                    "Two calls were made before their handles were waited for, and one tensor was reduced twice: each "
+                    "handle keeps the tensor, the ranks and the op of its own call.",
+                    came=lambda came: is_second_use(came.case) and _is_reduced_twice(came)),
         sum_mistake(_TWICE,
                     "The reduction ran twice, and the second run added up sums. With async_op=True either the call or "
                     "wait() does the work, not both.", came=_is_reduced_twice),

@@ -80,6 +80,29 @@ changed(
     "returned without async_op",
     (LAST, LAST.replace("    pending.wait()\n    return None\n", "    return pending.wait()\n")),
 )
+wrong(
+    "one handle for all calls",
+    "handles that share a tensor",
+    f"""
+class Pending:
+    def wait(self):
+        all_reduce_over(*self.asked)
+        return True
+
+
+PENDING = Pending()
+
+
+def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
+    if dist.get_rank(group) < 0:
+        return None
+    PENDING.asked = (tensor, {MEMBERS}, op)
+    if async_op:
+        return PENDING
+    PENDING.wait()
+    return None
+""",
+)
 one_piece("adds up in bfloat16", "adds up in 16 bits", work="flat")
 one_piece("divides by the ranks of the world", "divided wrongly", average="work = work / dist.get_world_size()")
 one_piece("does not divide", "not divided", average="pass")
