@@ -3,39 +3,10 @@
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
+from labkit.exercises.collectives.hidden_rings import HALVES, ring
 
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
-
-
-COMBINE = (
-    "{dist.ReduceOp.SUM: torch.add, dist.ReduceOp.AVG: torch.add, dist.ReduceOp.MAX: torch.maximum, "
-    "dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.PRODUCT: torch.mul}[op]"
-)
-HALVES = "chunks = work.tensor_split(n); reduce_scatter(chunks, ranks, combine); all_gather(chunks, ranks)"
-
-
-def ring(
-    combine: str = COMBINE,
-    flat: str = "tensor.contiguous().view(-1)",
-    work: str = "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat",
-    average: str = "work = work / n",
-    back: str = "tensor.copy_(work.view(tensor.shape))",
-    number: str = "len(ranks)",
-    call: str = HALVES,
-) -> str:
-    """Return an answer of which some lines are others."""
-    return f"""
-def all_reduce_over(tensor, ranks, op=dist.ReduceOp.SUM):
-    n = {number}
-    combine = {combine}
-    flat = {flat}
-    work = {work}
-    {call}
-    if op == dist.ReduceOp.AVG:
-        {average}
-    {back}
-"""
 
 
 wrong(
@@ -233,4 +204,9 @@ WRONG.changed(
     "all ranks of the world",
     "group ranks taken for global ranks",
     ("    place, size", "    ranks = range(dist.get_world_size())\n    place, size"),
+)
+WRONG.changed(
+    "who takes part returns",
+    "nobody sent anything",
+    ("    place, size", "    if dist.get_rank() in ranks:\n        return\n    place, size"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
-from labkit.exercises.collectives.any_tensor.wrong import COMBINE, HALVES, ring
+from labkit.exercises.collectives.hidden_rings import COMBINE, HALVES, ring
 
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
