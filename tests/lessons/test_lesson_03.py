@@ -187,3 +187,13 @@ def test_a_drop_in_in_one_piece_passes_without_the_exercise_before_it(style: str
     for case in exercise.visible:
         verdict = judge(exercise, case, *brought(exercise, functions_for(exercise, names), case))
         assert verdict.passed, (case.name, verdict)
+
+
+@pytest.mark.in_turn
+def test_a_group_counts_its_own_ranks_as_the_slide_says(lesson: Lesson) -> None:
+    def own_rank() -> int:
+        return dist.get_rank(dist.new_group([1, 3]))
+
+    counted = labkit.run(own_rank, on=labkit.virtual(4), echo=False).results
+    slides = "\n".join(cell.source for cell in lesson.cells if "slide-only" in cell.tags)
+    assert f"| rank in `dist.new_group([1, 3])` | {' | '.join(map(str, counted))} |" in slides
