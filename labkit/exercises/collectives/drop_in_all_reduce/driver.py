@@ -30,7 +30,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         keywords["op"] = getattr(dist.ReduceOp, text(inputs, "op"))
     if inputs.get("async"):
         keywords["async_op"] = True
-    first = None
+    first: Any = None
     if "before" in inputs:
         first = functions["ring_all_reduce"](tensor(inputs, "before").clone(), **keywords)
     version = version_of(base)
