@@ -27,6 +27,7 @@ OTHERWISE = {
     ("bucketed_ddp", "keeps a copy of each gradient"): "it passes; what it costs is told afterwards",
     ("context_ring", "all keys at once"): "it passes; what it costs is told afterwards",
     ("any_tensor", "chunk for tensor_split"): "the sweep names it",
+    ("drop_in_all_reduce", "all ranks of the world"): "a rank outside the group comes first where no message is lost",
     ("drop_in_all_reduce", "in one piece, chunk for tensor_split"): "the sweep names it",
     ("halving_doubling", "an error for odd numbers alone"): "the sweep names it",
     ("expert_parallel", "lists of tokens"): "Gloo's own words tell it",

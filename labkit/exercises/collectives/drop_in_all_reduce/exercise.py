@@ -17,7 +17,7 @@ from labkit.checks.wire import Wire
 from labkit.exercises.collectives.drop_in_all_reduce.driver import drive
 from labkit.exercises.collectives.tensor_cases import bits16, both_signs, case_on, drop_in_case, near_the_end, small
 from labkit.exercises.collectives.tensor_mistakes import FIRST, IN_NUMBERS, IN_THE_RING, LAST
-from labkit.exercises.sums_over_ranks.sum_mistakes import common, is_scaled, reworded, sum_mistake
+from labkit.exercises.sums_over_ranks.sum_mistakes import is_scaled, reworded, sum_mistake
 from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
 from labkit.exercises.sums_over_ranks.sums import (
     expected_bases,
@@ -170,7 +170,10 @@ EXERCISE = declared(
                  "No tensor changed, and no rank sent anything: does the line that does the work run? Without async_op "
                  "the caller gets no handle, and nobody calls its wait()."),
         *IN_THE_RING,
-        *common("group ranks taken for global ranks"),
+        reworded("group ranks taken for global ranks",
+                 "The ring goes round other ranks than those of the group: dist.get_process_group_ranks(group) lists "
+                 "its global ranks, which are neither 0 to N-1 nor those of the whole world. isend and irecv take "
+                 "global ranks, or ranks within the group as group_peer=, with group=group."),
         *LAST,
     ),
 )  # fmt: skip

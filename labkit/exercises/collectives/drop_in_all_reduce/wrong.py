@@ -44,9 +44,7 @@ changed(
     "group ranks taken for global ranks",
     (MEMBERS, "list(range(dist.get_world_size(group)))"),
 )
-changed(
-    "all ranks of the world", "a rank outside the group takes part", (MEMBERS, "list(range(dist.get_world_size()))")
-)
+changed("all ranks of the world", "group ranks taken for global ranks", (MEMBERS, "list(range(dist.get_world_size()))"))
 changed("a rank outside the group goes on", "a rank outside the group takes part", (OUTSIDE, ""))
 changed(
     "a rank outside the group gets a work object",
