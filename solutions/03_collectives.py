@@ -19,8 +19,8 @@
 #
 # **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** lesson 02. No GPU.
 #
-# **Stuck?** `labkit.hint("drop_in_all_reduce")` gives up to three hints. `labkit.lend("drop_in_all_reduce")` puts a
-# working version into the notebook: you forfeit its points, but every cell below it will run.
+# **Stuck?** `labkit.hint("any_tensor")` gives up to three hints. `labkit.lend("any_tensor")` puts a working version
+# into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 03 Collectives at scale
@@ -90,7 +90,7 @@ def ring_sum(tensor: torch.Tensor) -> None:
 # %% [markdown]
 # ## 2 A drop-in for `dist.all_reduce`
 #
-# `ring_sum` is right for tidy tensors. A drop-in must handle other operations (another `combine`) and five more things.
+# `ring_sum` is right for tidy tensors. A drop-in takes any tensor, and other operations (another `combine`).
 #
 # **Layout.** A transposed tensor is a view whose elements do not lie next to each other. `view(-1)` refuses it, and
 # `reshape(-1)` copies it. `tensor.contiguous()` returns the tensor itself if it is contiguous, and otherwise a
@@ -110,11 +110,74 @@ labkit.reveal("bfloat16_total", total)
 
 # %% [markdown]
 # After 256, the next number that bfloat16 can hold is 258. So 256 + 1 rounds back to 256. A ring also adds
-# one value after another, and rounds on **every hop**: the error grows with the number of ranks. So send partial sums
-# as float32, and round to 16 bits only at the end. PyTorch's `fully_shard` calls this `reduce_dtype`.
+# one value after another, and rounds on **every hop**. So send partial sums as float32, and round to 16 bits only at
+# the end. PyTorch's `fully_shard` calls this `reduce_dtype`.
+
+# %% [markdown] tags=["slide-only"]
+# ## Round once, not on every hop
 #
-# **Average.** For 16-bit tensors, add in float32, divide, round once.
+# A sum can travel in bfloat16, or in float32 and be rounded at the end.
 #
+# **To the room:** add a thousand ones in bfloat16. What is the sum?
+#
+# <!-- notes: Partial sums in bfloat16: the error grows with N. In float32: one rounding. 256: the next number bfloat16 can write is 258. The price of float32 is twice the bytes in the reduce-scatter. -->
+
+# %% [markdown]
+# ### Exercise [[any_tensor]]
+#
+# *26 points, about 15 minutes; difficulty 3 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="any_tensor" points=26 difficulty=3 importance=5 minutes=15 title="A ring for any tensor" provides=["all_reduce_over"]
+def all_reduce_over(tensor: torch.Tensor, ranks: Sequence[int], op: dist.ReduceOp = dist.ReduceOp.SUM) -> None:
+    """Combine the tensors of these ranks by a ring; afterwards tensor holds the result on each of them.
+
+    Args:
+        tensor: Any shape, contiguous or not; float32, float64, bfloat16, float16 or integers; changed in place.
+            For bfloat16 and float16, compute in float32 whatever the op, and round once at the end. Then the error does
+            not grow with the number of ranks.
+        ranks: Global ranks, the same list on each of them. Only they call.
+        op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG divides the sum by the length of ranks. For 16-bit types it
+            divides before rounding; for integers it rounds towards zero.
+    """
+    # BEGIN SOLUTION any_tensor
+    combine = {
+        dist.ReduceOp.SUM: torch.add,
+        dist.ReduceOp.AVG: torch.add,
+        dist.ReduceOp.MAX: torch.maximum,
+        dist.ReduceOp.MIN: torch.minimum,
+        dist.ReduceOp.PRODUCT: torch.mul,
+    }[op]
+    place, size = ranks.index(dist.get_rank()), len(ranks)
+    source = tensor.detach()
+    flat = source.contiguous().view(-1)  # the tensor itself if it is contiguous, else a copy
+    partial = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat
+    wide, narrow = partial.tensor_split(size), flat.tensor_split(size)
+    reduce_scatter(wide, ranks, combine)
+    if op == dist.ReduceOp.AVG:
+        wide[place].div_(size, rounding_mode=None if partial.is_floating_point() else "trunc")
+    narrow[place].copy_(wide[place])  # the only rounding to 16 bits
+    all_gather(narrow, ranks)
+    if not source.is_contiguous():
+        source.copy_(flat.view(source.shape))
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("any_tensor", all_reduce_over)
+
+# %% [markdown] tags=["slide-only"]
+# ## A group counts its own ranks
+#
+# | global rank | 0 | 1 | 2 | 3 |
+# |---|---|---|---|---|
+# | rank in `dist.new_group([1, 3])` | -1 | 0 | -1 | 1 |
+#
+# **To the room:** all four ranks call `all_reduce` with this group. What does rank 2 do?
+#
+# <!-- notes: It returns at once: no message, no change, no handle. With async_op=True the others get a handle; the result is in the tensor after its wait(). -->
+
+# %% [markdown]
 # **Sub-groups.** For `group = dist.new_group([1, 3])`, `dist.get_process_group_ranks(group)` returns the global ranks,
 # `[1, 3]`. Inside, ranks are counted from 0: on rank 3, `dist.get_rank(group)` returns 1. Outside the group it returns
 # -1.
@@ -124,56 +187,27 @@ labkit.reveal("bfloat16_total", total)
 #
 # ### Exercise [[drop_in_all_reduce]]
 #
-# *46 points, about 28 minutes; difficulty 4 of 5, importance 5 of 5*
+# *20 points, about 13 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="drop_in_all_reduce" points=46 difficulty=4 importance=5 minutes=28 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"]
+# %% tags=["exercise"] exercise="drop_in_all_reduce" points=20 difficulty=3 importance=5 minutes=13 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"] needs=["any_tensor"]
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     """Do what dist.all_reduce does, with a ring: same arguments, same result in tensor on every rank of group.
 
     Args:
-        tensor: Any shape, contiguous or not; float32, float64, bfloat16, float16 or integers; changed in place.
-            For bfloat16 and float16, compute in float32 whatever the op, and round once at the end. Then the error does
-            not grow with the world.
-        op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG divides the sum by the size of group. For 16-bit types it
-            divides before rounding; for integers it rounds towards zero.
+        tensor, op: What all_reduce_over takes.
         group: Who takes part. A rank outside it leaves its tensor alone and returns None, whatever async_op says.
         async_op: If True, return an object whose wait(), called once, finishes the work and returns True; if False,
             finish it now and return None. All ranks call wait() on their handles in the same order.
     """
     # BEGIN SOLUTION drop_in_all_reduce
-    combine = {
-        dist.ReduceOp.SUM: torch.add,
-        dist.ReduceOp.AVG: torch.add,
-        dist.ReduceOp.MAX: torch.maximum,
-        dist.ReduceOp.MIN: torch.minimum,
-        dist.ReduceOp.PRODUCT: torch.mul,
-    }[op]
-    place, size = dist.get_rank(group), dist.get_world_size(group)
-    if place < 0:  # not a member of group
+    if dist.get_rank(group) < 0:  # not a member of group
         return None
     members = dist.get_process_group_ranks(group)
 
-    def all_reduce():
-        source = tensor.detach()
-        flat = source.contiguous().view(-1)  # the tensor itself if it is contiguous, else a copy
-        partial = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat
-        wide, narrow = partial.tensor_split(size), flat.tensor_split(size)
-        reduce_scatter(wide, members, combine)
-        if op == dist.ReduceOp.AVG:
-            wide[place].div_(size, rounding_mode=None if partial.is_floating_point() else "trunc")
-        narrow[place].copy_(wide[place])  # the only rounding to 16 bits
-        all_gather(narrow, members)
-        if not source.is_contiguous():
-            source.copy_(flat.view(source.shape))
-
     class Pending:
-        done = False
-
         def wait(self):
-            if not self.done:
-                all_reduce()
-                self.done = True
+            all_reduce_over(tensor, members, op)
             return True
 
     pending = Pending()
@@ -187,15 +221,6 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
 # %% tags=["check"]
 labkit.check("drop_in_all_reduce", ring_all_reduce)
 
-
-# %% [markdown] tags=["slide-only"]
-# ## Round once, not on every hop
-#
-# A sum can travel in bfloat16, or in float32 and be rounded at the end.
-#
-# **To the room:** add a thousand ones in bfloat16. What is the sum?
-#
-# <!-- notes: Partial sums in bfloat16: the error grows with N. In float32: one rounding. 256: the next number bfloat16 can write is 258. The price of float32 is twice the bytes in the reduce-scatter. -->
 
 # %% [markdown]
 # ## 3 What it costs

@@ -32,6 +32,7 @@ def test_every_exercise_that_communicates_is_swept() -> None:
         "naive_all_reduce",
         "run_plan",
         "ring_sum",
+        "any_tensor",
         "drop_in_all_reduce",
         "tree_all_reduce",
         "halving_doubling",

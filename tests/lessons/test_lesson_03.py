@@ -16,12 +16,15 @@ import torch
 import torch.distributed as dist
 
 import labkit
+from labkit.checks.exercise import functions_for, judge
 from labkit.checks.rooms import find
 from labkit.exercises.collectives.plan_time import plan_ns
 from labkit.exercises.collectives.unequal_links.exercise import cluster_of
 from labkit.lessons.source import Lesson
 from labkit.plans.reference.rings import ring_plan
 from labkit.simulator.cluster import describe
+from tests.checks.brought import brought
+from tests.checks.four_proofs import styles
 from tests.checks.lesson_cells import lesson as source_of
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
@@ -36,7 +39,7 @@ class TestContract(LessonContract):
         "stuck": r"labkit\.lend\(",
         "non-contiguous tensors": r"transposed tensor",
         "bfloat16": r"256 \+ 1 rounds back to 256",
-        "average": r"\*\*average\.\*\*",
+        "average": r"avg divides the sum",
         "sub-groups": r"\*\*sub-groups\.\*\*",
         "async_op": r"async_op=true",
         "alpha and beta": r"\*\*α\*\* is the latency",
@@ -173,3 +176,24 @@ def _differences(ring_all_reduce: Any) -> list[str]:
 def test_the_drop_in_does_what_dist_all_reduce_does(answers: types.SimpleNamespace, world_size: int) -> None:
     run = labkit.run(_differences, answers.ring_all_reduce, on=labkit.local(world_size), echo=False)
     assert run.results == [[]] * world_size
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("style", ["right_in_few_lines", "drop_in_all_reduce a loop of its own, in one piece"])
+def test_a_drop_in_in_one_piece_passes_without_the_exercise_before_it(style: str) -> None:
+    names = namespace(extra=styles("03")[style]["drop_in_all_reduce"], number="03")
+    del names["all_reduce_over"]  # a notebook of the time when both were one exercise
+    exercise = find("drop_in_all_reduce")
+    for case in exercise.visible:
+        verdict = judge(exercise, case, *brought(exercise, functions_for(exercise, names), case))
+        assert verdict.passed, (case.name, verdict)
+
+
+@pytest.mark.in_turn
+def test_a_group_counts_its_own_ranks_as_the_slide_says(lesson: Lesson) -> None:
+    def own_rank() -> int:
+        return dist.get_rank(dist.new_group([1, 3]))
+
+    counted = labkit.run(own_rank, on=labkit.virtual(4), echo=False).results
+    slides = "\n".join(cell.source for cell in lesson.cells if "slide-only" in cell.tags)
+    assert f"| rank in `dist.new_group([1, 3])` | {' | '.join(map(str, counted))} |" in slides

@@ -70,8 +70,8 @@ def outsiders(case: Case, wire: Wire) -> Iterator[Finding]:
     """Yield a finding if a rank outside the group was sent a message or sent one."""
     members = members_of(case)
     for message in wire.messages:
-        for outsider in {message.src, message.dst} - set(members):
-            text = f"Rank {message.src} sent to rank {message.dst}, but rank {outsider} is not in the group {members}."
+        if not {message.src, message.dst} <= set(members):
+            text = f"Rank {message.src} sent to rank {message.dst}, but only {ranks_in_words(members)} take part."
             yield Finding(GROUP_RANKS, text, rank=message.src, call=message.sent)
 
 

@@ -1,27 +1,19 @@
 # base: solution
-# loses: drop_in_all_reduce
-"""drop_in_all_reduce divides twice for AVG."""
+# loses: any_tensor
+"""any_tensor divides twice for AVG; the drop-in that stands on it is right."""
 
-# %% drop_in_all_reduce
-def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    if rank < 0:
-        return None
+# %% any_tensor
+def all_reduce_over(tensor, ranks, op=dist.ReduceOp.SUM):
+    n = len(ranks)
     combine = {dist.ReduceOp.MAX: torch.maximum, dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.PRODUCT: torch.mul}
     work = tensor.contiguous().clone().view(-1)
     if work.dtype in (torch.bfloat16, torch.float16):
         work = work.float()
     if op == dist.ReduceOp.AVG:
         work /= n
-    members, chunks = dist.get_process_group_ranks(group), work.tensor_split(n)
-    reduce_scatter(chunks, members, combine.get(op, torch.add))
-    all_gather(chunks, members)
+    chunks = work.tensor_split(n)
+    reduce_scatter(chunks, ranks, combine.get(op, torch.add))
+    all_gather(chunks, ranks)
     if op == dist.ReduceOp.AVG:
         work /= n
     tensor.copy_(work.view(tensor.shape))
-
-    class Done:
-        def wait(self):
-            return True
-
-    return Done() if async_op else None

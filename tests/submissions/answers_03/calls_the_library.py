@@ -1,6 +1,10 @@
 # base: solution
-# loses: drop_in_all_reduce, tree_all_reduce, all_to_all, halving_doubling, hierarchical_all_reduce
+# loses: any_tensor, drop_in_all_reduce, tree_all_reduce, all_to_all, halving_doubling, hierarchical_all_reduce
 """Every collective that was to be built is the library's."""
+
+# %% any_tensor
+def all_reduce_over(tensor, ranks, op=dist.ReduceOp.SUM):
+    dist.all_reduce(tensor, op=op)
 
 # %% drop_in_all_reduce
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):

@@ -1,6 +1,18 @@
 # base: solution
 """Right in a terse style: comprehensions, match statements, one function that the others lean on."""
 
+# %% any_tensor
+from functools import partial
+
+
+def all_reduce_over(tensor, ranks, op=dist.ReduceOp.SUM):
+    wide = torch.promote_types(tensor.dtype, torch.float32) if tensor.is_floating_point() else tensor.dtype
+    work = tensor.to(wide).contiguous().clone()
+    combine = {dist.ReduceOp.MAX: torch.maximum, dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.PRODUCT: torch.mul}
+    for half in (partial(reduce_scatter, combine=combine.get(op, torch.add)), all_gather):
+        half(work.view(-1).tensor_split(len(ranks)), ranks)
+    tensor.copy_(work / len(ranks) if op == dist.ReduceOp.AVG else work)
+
 # %% drop_in_all_reduce
 from functools import partial
 

@@ -1,29 +1,19 @@
 # base: solution
 """Right in another style: each collective is a loop of its own, without plans; padding where sizes do not divide."""
 
-# %% drop_in_all_reduce
-class FinishedWork:
-    def wait(self, timeout=None):
-        return True
-
-    def is_completed(self):
-        return True
-
-
+# %% any_tensor
 def round_ends(numel, count, chunk):
     return numel // count * chunk + min(chunk, numel % count)
 
 
-def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
-    me, size = dist.get_rank(group), dist.get_world_size(group)
-    if me == -1:
-        return None
+def all_reduce_over(tensor, ranks, op=dist.ReduceOp.SUM):
+    me, size = sorted(ranks).index(dist.get_rank()), len(ranks)
     flat = tensor.clone(memory_format=torch.contiguous_format).view(-1)
     if flat.dtype in (torch.float16, torch.bfloat16):
         flat = flat.to(torch.float32)
     ends = [round_ends(flat.numel(), size, i) for i in range(size + 1)]
     bounds = list(zip(ends, ends[1:]))
-    right, left = (me + 1) % size, (me - 1) % size
+    right, left = sorted(ranks)[(me + 1) % size], sorted(ranks)[(me - 1) % size]
     for step in range(2 * (size - 1)):
         gathering = step >= size - 1
         out, into = (me - step + gathering * size) % size, (me - step - 1) % size
@@ -31,9 +21,9 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
         incoming = torch.empty_like(flat[slice(*bounds[into])])
         swap = []
         if outgoing.numel() > 0:
-            swap.append(dist.P2POp(dist.isend, outgoing, group=group, group_peer=right))
+            swap.append(dist.P2POp(dist.isend, outgoing, right))
         if incoming.numel() > 0:
-            swap.append(dist.P2POp(dist.irecv, incoming, group=group, group_peer=left))
+            swap.append(dist.P2POp(dist.irecv, incoming, left))
         if swap:
             [work.wait() for work in dist.batch_isend_irecv(swap)]
         target = flat[slice(*bounds[into])]
@@ -50,6 +40,20 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     if op == dist.ReduceOp.AVG:
         flat = torch.true_divide(flat, size)
     tensor.copy_(flat.view(tensor.shape))
+
+# %% drop_in_all_reduce
+class FinishedWork:
+    def wait(self, timeout=None):
+        return True
+
+    def is_completed(self):
+        return True
+
+
+def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
+    if dist.get_rank(group) == -1:
+        return None
+    all_reduce_over(tensor, dist.get_process_group_ranks(group), op)
     return FinishedWork() if async_op else None
 
 # %% tree_all_reduce

@@ -20,7 +20,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Beside it: what came back, whether it has a wait(), what that returned, whether the tensor was written to at all.
 
     Inputs: tensor, layout, op ("SUM", ...; absent: the default), group, async (whether to ask for a work object),
-    before (another tensor, for which it is called first).
+    before (another tensor, for which it is called first; its handle is waited for when both calls are made).
     """
     base = tensor(inputs, "tensor").clone()
     view = view_of(base, cast(str, inputs.get("layout", "plain")))
@@ -30,12 +30,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
         keywords["op"] = getattr(dist.ReduceOp, text(inputs, "op"))
     if inputs.get("async"):
         keywords["async_op"] = True
+    first: Any = None
     if "before" in inputs:
         first = functions["ring_all_reduce"](tensor(inputs, "before").clone(), **keywords)
-        if inputs.get("async") and hasattr(first, "wait"):
-            first.wait()
     version = version_of(base)
     returned = functions["ring_all_reduce"](view, **keywords)
+    if inputs.get("async") and hasattr(first, "wait"):
+        first.wait()
     can_wait = callable(getattr(returned, "wait", None))
     waited = returned.wait() if inputs.get("async") and can_wait else True
     written = version_of(base) != version

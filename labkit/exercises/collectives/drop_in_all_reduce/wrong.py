@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
+from labkit.exercises.collectives.hidden_rings import COMBINE, HALVES, ring
 
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
-
-
-def _drop_in(
-    combine: str = "{dist.ReduceOp.SUM: torch.add, dist.ReduceOp.AVG: torch.add, dist.ReduceOp.MAX: torch.maximum, "
-    "dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.PRODUCT: torch.mul}[op]",
-    flat: str = "tensor.contiguous().view(-1)",
-    work: str = "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat",
-    average: str = "work = work / n",
-    back: str = "tensor.copy_(work.view(tensor.shape))",
-    outside: str = "return None",
-    end: str = "return Done() if async_op else None",
-    members: str = "dist.get_process_group_ranks(group)",
-    call: str = "chunks = work.tensor_split(n); reduce_scatter(chunks, members, combine); all_gather(chunks, members)",
-) -> str:
-    return f"""
-class Done:
-    def wait(self):
-        return True
-
+changed = WRONG.changed
+OUTSIDE = "    if dist.get_rank(group) < 0:  # not a member of group\n        return None\n"
+MEMBERS = "dist.get_process_group_ranks(group)"
+WORK = "            all_reduce_over(tensor, members, op)\n"
+LAST = "    if async_op:\n        return pending\n    pending.wait()\n    return None\n"
+HANDLE = "type('Done', (), {'wait': lambda self: True})()"
+_STANDS_ON = f"""
 
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    if rank < 0:
-        {outside}
-    combine = {combine}
-    members = {members}
-    flat = {flat}
-    work = {work}
-    {call}
-    if op == dist.ReduceOp.AVG:
-        {average}
-    {back}
-    {end}
+    if dist.get_rank(group) < 0:
+        return None
+    _over(tensor, {MEMBERS}, op)
+    return {HANDLE} if async_op else None
 """
+
+
+def one_piece(name: str, mistake: str, **lines: str) -> None:
+    """Add an answer that leaves all_reduce_over alone, as it may, and does the same with some other lines."""
+    source = ring(**lines).replace("def all_reduce_over", "def _over")
+    wrong(f"in one piece, {name}", mistake, source + _STANDS_ON)
 
 
 wrong(
@@ -50,206 +37,179 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     return dist.all_reduce(tensor, op=op, group=group, async_op=async_op)
 """,
 )
-wrong("op is ignored", "op ignored", _drop_in(combine="torch.add"))
-wrong("divides twice", "divided wrongly", _drop_in(average="work = work / n / n"))
-wrong("divides by a constant 2", "divided wrongly", _drop_in(average="work = work / 2"))
-wrong(
-    "averages always",
-    "mean instead of sum",
-    _drop_in(back="work = work / n if op == dist.ReduceOp.SUM else work; tensor.copy_(work.view(tensor.shape))"),
+changed("a clone is reduced", "not in place", (WORK, WORK.replace("tensor,", "tensor.clone(),")))
+changed("op is not handed on", "op ignored", ("(tensor, members, op)", "(tensor, members)"))
+changed(
+    "ranks within the group for global ranks",
+    "group ranks taken for global ranks",
+    (MEMBERS, "list(range(dist.get_world_size(group)))"),
 )
-wrong("adds up in bfloat16", "adds up in 16 bits", _drop_in(work="flat"))
-wrong(
-    "adds up in float16",
-    "adds up in 16 bits",
-    _drop_in(work="flat.float() if flat.dtype == torch.bfloat16 else flat"),
-)
-wrong("the average is not divided", "not divided", _drop_in(average="pass"))
-wrong(
-    "integers are divided by floor division",
-    "an average of integers rounded otherwise",
-    _drop_in(average="work = work // n if not work.is_floating_point() else work / n"),
-)
-wrong("integers are divided in place", "an average of integers rounded otherwise", _drop_in(average="work /= n"))
-wrong(
-    "integers are divided before they are added",
-    "an average of integers rounded otherwise",
-    _drop_in(
-        work="(flat / n).to(flat.dtype) if op == dist.ReduceOp.AVG and not flat.is_floating_point() else "
-        "flat.float() if flat.element_size() == 2 else flat",
-        average="work = work / n if work.is_floating_point() else work",
-    ),
-)
-wrong(
+changed("all ranks of the world", "group ranks taken for global ranks", (MEMBERS, "list(range(dist.get_world_size()))"))
+changed("a rank outside the group goes on", "a rank outside the group takes part", (OUTSIDE, ""))
+changed(
     "a rank outside the group gets a work object",
     "a rank outside the group takes part",
-    _drop_in(outside="return Done() if async_op else None"),
+    (OUTSIDE, OUTSIDE.replace("None", HANDLE)),
 )
-wrong("everything through float32", "a detour through float32", _drop_in(work="flat.float()"))
-wrong(
-    "a copy of a non-contiguous tensor is reduced",
-    "works on a copy of a non-contiguous tensor",
-    _drop_in(back="tensor.copy_(work.view(tensor.shape)) if tensor.is_contiguous() else None"),
-)
-wrong(
-    "view refuses a non-contiguous tensor",
-    "works on a copy of a non-contiguous tensor",
-    _drop_in(flat="tensor.view(-1)"),
-)
-wrong("async_op is ignored", "no work object", _drop_in(end="return None"))
-wrong("always returns a work object", "always a work object", _drop_in(end="return Done()"))
-wrong(
-    "a rank outside the group goes on",
-    "a rank outside the group takes part",
-    _drop_in(outside="pass"),
-)
-wrong(
-    "whole tensor round the ring",
-    "whole tensor at each step",
-    _drop_in(
-        call="""moving = work.clone()
-    for _ in range(n - 1):
-        incoming = torch.empty_like(moving)
-        for w in dist.batch_isend_irecv([
-            dist.P2POp(dist.isend, moving, group=group, group_peer=(rank + 1) % n),
-            dist.P2POp(dist.irecv, incoming, group=group, group_peer=(rank - 1) % n),
-        ]):
-            w.wait()
-        work = combine(work, incoming)
-        moving = incoming"""
-    ),
-)
-wrong(
-    "group not passed on",
-    "group ranks taken for global ranks",
-    _drop_in(members="list(range(n))", outside="return None"),
-)
-wrong("divides by the ranks of the world", "divided wrongly", _drop_in(average="work = work / dist.get_world_size()"))
-wrong(
-    "rounds to 16 bits before it divides",
-    "an average rounded before it is divided",
-    _drop_in(average="work = (work.to(flat.dtype) / n if flat.is_floating_point() else work / n)"),
-)
-_HALVES = "chunks = work.tensor_split(n); reduce_scatter(chunks, members, combine); all_gather(chunks, members)"
-wrong("no second half", "no all-gather", _drop_in(call=_HALVES.partition("; all_gather")[0]))
-wrong("the rest is cut off", "remainder dropped",
-      _drop_in(call=_HALVES.replace("work.tensor_split(n)", "work[: len(work) // n * n].tensor_split(n)")))  # fmt: skip
-wrong("rows of equal length", "needs sizes that divide",
-      _drop_in(call=_HALVES.replace("work.tensor_split(n)", "list(work.view(n, -1))")))  # fmt: skip
-wrong("nothing is reduced", "nothing added up",
-      _drop_in(call=_HALVES.replace("reduce_scatter(chunks, members, combine); ", "")))  # fmt: skip
-wrong("clears what it is a view of", "writes beside the view",
-      _drop_in(back="result, base = work.clone(), tensor if tensor._base is None else tensor._base; base.zero_(); "
-                    "tensor.copy_(result.view(tensor.shape))"))  # fmt: skip
-WRONG.changed("nobody takes part", "nobody sent anything", ("if place < 0:", "if place < size:"))
-WRONG.changed("no reduce-scatter", "nothing added up", ("        reduce_scatter(wide, members, combine)\n", ""))
-WRONG.changed(
-    "the sum stays in float32", "nothing added up", ("        narrow[place].copy_(wide[place])", "        pass")
-)
-WRONG.changed(
-    "maximum for add", "another operation", ("dist.ReduceOp.SUM: torch.add", "dist.ReduceOp.SUM: torch.maximum")
-)
-WRONG.changed(
-    "every average cut", "cut to whole numbers", ('None if partial.is_floating_point() else "trunc"', '"trunc"')
-)
-wrong(
-    "the last rank is left out of the sum",
-    "contributions missing",
-    _drop_in(
-        call=_HALVES.replace(
-            "reduce_scatter(chunks, members, combine)",
-            "rank < n - 1 and reduce_scatter(chunks[:-1], members[:-1], combine)",
-        )
-    ),
-)
-WRONG.changed("works on a clone", "not in place", ("source = tensor.detach()", "source = tensor.detach().clone()"))
-WRONG.changed("no view", "cut by rows", ("source.contiguous().view(-1)", "source.contiguous()"))
-WRONG.changed(
-    "float32 for sums alone",
-    "adds up in 16 bits",
-    (
-        "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat",
-        "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) and combine is torch.add else flat",
-    ),
-)
-WRONG.changed(
-    "the mean of two in each step",
-    "averaged pair by pair",
-    (
-        "dist.ReduceOp.AVG: torch.add",
-        "dist.ReduceOp.AVG: lambda a, b, out: out.copy_(torch.div(a + b, 2, rounding_mode=None "
-        'if a.is_floating_point() else "trunc"))',
-    ),
-    ("if op == dist.ReduceOp.AVG:", "if False:"),
-)
-WRONG.changed(
-    "all floats in float64",
-    "wider than the tensor",
-    (
-        "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat",
-        "flat.double() if flat.is_floating_point() else flat",
-    ),
-)
-WRONG.changed(
-    "float32 in the ring, 16 bits between the steps",
-    "adds up in 16 bits",
-    ("partial = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat", "partial = flat"),
-    (
-        "reduce_scatter(wide, members, combine)",
-        "reduce_scatter(wide, members, lambda a, b, out: out.copy_(combine(a.float(), b.float())) "
-        "if a.element_size() == 2 else combine(a, b, out=out))",
-    ),
-)
-WRONG.changed(
-    "copied back by columns",
-    "written back in another order",
-    ("source.copy_(flat.view(source.shape))", "source.copy_(flat.view(source.T.shape).T)"),
-)
-WRONG.changed(
-    "wait returns None", "wait returns something else", ("            return True", "            return None")
-)
-WRONG.changed("the tensor is returned", "returned without async_op", ("    return None\n", "    return tensor\n"))
-WRONG.changed(
+changed(
     "a handle outside the group where one is asked for",
     "a rank outside the group takes part",
-    (
-        "    if place < 0:  # not a member of group\n        return None",
-        "    if place < 0:\n        return type('Done', (), {'wait': lambda self: True})() if async_op else None",
-    ),
+    (OUTSIDE, OUTSIDE.replace("None", f"{HANDLE} if async_op else None")),
 )
-WRONG.changed(
-    "the smallest for the largest",
-    "another operation",
-    ("dist.ReduceOp.MAX: torch.maximum", "dist.ReduceOp.MAX: torch.minimum"),
+changed("nobody takes part", "nobody sent anything", ("if dist.get_rank(group) < 0:", "if dist.get_rank(group) >= 0:"))
+changed("async_op is ignored", "no work object", (LAST, "    pending.wait()\n    return None\n"))
+changed("always returns a work object", "always a work object", (LAST, "    pending.wait()\n    return pending\n"))
+changed("a handle where none is asked for", "nobody sent anything", (LAST, "    return pending\n"))
+changed("its wait() is never called", "nobody sent anything", ("    pending.wait()\n", ""))
+changed("wait returns None", "wait returns something else", ("            return True\n", ""))
+changed("wait does nothing", "nobody sent anything", (WORK, ""))
+changed(
+    "the call does the work, and wait() again",
+    "reduced twice",
+    (LAST, "    pending.wait()\n" + LAST.replace("    pending.wait()\n", "")),
 )
-WRONG.changed(
-    "a product is a sum",
-    "op ignored",
-    ("dist.ReduceOp.PRODUCT: torch.mul", "dist.ReduceOp.PRODUCT: torch.add"),
+changed(
+    "the tensor is returned",
+    "returned without async_op",
+    ("    return None\n    # END", "    return tensor\n    # END"),
 )
-WRONG.changed(
-    "float32 for bfloat16 alone",
-    "adds up in 16 bits",
-    ("in (torch.bfloat16, torch.float16)", "== torch.bfloat16"),
+changed(
+    "returns what wait() returned",
+    "returned without async_op",
+    (LAST, LAST.replace("    pending.wait()\n    return None\n", "    return pending.wait()\n")),
 )
-WRONG.changed(
-    "to the nearest integer",
+wrong(
+    "one handle for all calls",
+    "handles that share a tensor",
+    f"""
+class Pending:
+    def wait(self):
+        all_reduce_over(*self.asked)
+        return True
+
+
+PENDING = Pending()
+
+
+def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
+    if dist.get_rank(group) < 0:
+        return None
+    PENDING.asked = (tensor, {MEMBERS}, op)
+    if async_op:
+        return PENDING
+    PENDING.wait()
+    return None
+""",
+)
+one_piece("adds up in bfloat16", "adds up in 16 bits", work="flat")
+one_piece("divides by the ranks of the world", "divided wrongly", average="work = work / dist.get_world_size()")
+one_piece("does not divide", "not divided", average="pass")
+one_piece("averages always", "mean instead of sum", average="pass", back="tensor.copy_((work / n).view(tensor.shape))")
+one_piece("maximum whatever is asked for", "another operation", combine="torch.maximum")
+one_piece(
+    "the mean of two in each step",
+    "averaged pair by pair",
+    combine=COMBINE.replace("AVG: torch.add", "AVG: lambda a, b, out: out.copy_((a + b) / 2)"),
+    average="pass",
+)
+one_piece("every average cut", "cut to whole numbers", average="work = torch.div(work, n, rounding_mode='trunc')")
+one_piece(
+    "floor division of integers",
     "an average of integers rounded otherwise",
-    (
-        'wide[place].div_(size, rounding_mode=None if partial.is_floating_point() else "trunc")',
-        "wide[place].copy_(wide[place] / size if partial.is_floating_point() else (wide[place] / size).round())",
+    average="work = work / n if work.is_floating_point() else work // n",
+)
+one_piece(
+    "rounds before it divides",
+    "an average rounded before it is divided",
+    average="work = work.to(flat.dtype) / n if flat.is_floating_point() else work / n",
+)
+one_piece("everything through float32", "a detour through float32", work="flat.float()")
+one_piece("all floats in float64", "wider than the tensor", work="flat.double() if flat.is_floating_point() else flat")
+one_piece("view(-1)", "works on a copy of a non-contiguous tensor", flat="tensor.view(-1)")
+one_piece("no view", "cut by rows", flat="tensor.contiguous()")
+one_piece(
+    "copied back by columns", "written back in another order", back="tensor.copy_(work.view(tensor.t().shape).t())"
+)
+one_piece(
+    "clears what it is a view of",
+    "writes beside the view",
+    back="result, base = work.clone(), tensor if tensor._base is None else tensor._base; base.zero_(); "
+    "tensor.copy_(result.view(tensor.shape))",
+)
+one_piece("no second half", "no all-gather", call=HALVES.partition("; all_gather")[0])
+one_piece("nothing is reduced", "nothing added up", call=HALVES.replace("reduce_scatter(chunks, ranks, combine); ", ""))
+one_piece(
+    "the rest is cut off",
+    "remainder dropped",
+    call=HALVES.replace("work.tensor_split(n)", "work[: len(work) // n * n].tensor_split(n)"),
+)
+one_piece(
+    "rows of equal length",
+    "needs sizes that divide",
+    call=HALVES.replace("work.tensor_split(n)", "list(work.view(n, -1))"),
+)
+one_piece("chunk for tensor_split", "fewer chunks than ranks", call=HALVES.replace("tensor_split", "chunk"))
+one_piece(
+    "the last rank is left out of the sum",
+    "contributions missing",
+    call=HALVES.replace(
+        "reduce_scatter(chunks, ranks, combine)",
+        "dist.get_rank() != ranks[-1] and reduce_scatter(chunks[:-1], ranks[:-1], combine)",
     ),
 )
-WRONG.changed(
-    "chunk for tensor_split",
-    "fewer chunks than ranks",
-    ("partial.tensor_split(size), flat.tensor_split(size)", "partial.chunk(size), flat.chunk(size)"),
+one_piece(
+    "the whole tensor round the ring",
+    "whole tensor at each step",
+    call="""moving = work.clone()
+    for _ in range(n - 1):
+        incoming = torch.empty_like(moving)
+        place = ranks.index(dist.get_rank())
+        exchange(moving, ranks[(place + 1) % n], incoming, ranks[place - 1])
+        work = combine(work, incoming)
+        moving = incoming""",
 )
-WRONG.changed(
-    "puts the result under tensor.data",
-    "works on a copy of a non-contiguous tensor",
-    (
-        ("        if not source.is_contiguous():\n            source.copy_(flat.view(source.shape))\n"),
-        "        tensor.data = flat.clone().view(source.shape)\n",
-    ),
+WRONG.right(
+    "a loop of its own, in one piece",
+    """
+class FinishedWork:
+    def wait(self, timeout=None):
+        return True
+
+
+def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
+    me, size = dist.get_rank(group), dist.get_world_size(group)
+    if me == -1:
+        return None
+    flat = tensor.clone(memory_format=torch.contiguous_format).view(-1)
+    if flat.dtype in (torch.float16, torch.bfloat16):
+        flat = flat.to(torch.float32)
+    bounds = [(flat.numel() * i // size, flat.numel() * (i + 1) // size) for i in range(size)]
+    right, left = (me + 1) % size, (me - 1) % size
+    for step in range(2 * (size - 1)):
+        gathering = step >= size - 1
+        outgoing = flat[slice(*bounds[(me - step + gathering * size) % size])]
+        target = flat[slice(*bounds[(me - step - 1) % size])]
+        incoming = torch.empty_like(target)
+        swap = []
+        if outgoing.numel() > 0:
+            swap.append(dist.P2POp(dist.isend, outgoing, group=group, group_peer=right))
+        if incoming.numel() > 0:
+            swap.append(dist.P2POp(dist.irecv, incoming, group=group, group_peer=left))
+        if swap:
+            [work.wait() for work in dist.batch_isend_irecv(swap)]
+        if gathering:
+            target.copy_(incoming)
+        elif op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+            target += incoming
+        elif op == dist.ReduceOp.PRODUCT:
+            target *= incoming
+        elif op == dist.ReduceOp.MAX:
+            torch.maximum(target, incoming, out=target)
+        else:
+            torch.minimum(target, incoming, out=target)
+    if op == dist.ReduceOp.AVG:
+        flat = torch.true_divide(flat, size)
+    tensor.copy_(flat.view(tensor.shape))
+    return FinishedWork() if async_op else None
+""",
 )

@@ -94,3 +94,41 @@ wrong(
     "too many records",
     _answer(f"return [[record for _ in range(60) for record in plan] for plan in {_NAIVE}]"),
 )
+WRONG.right(
+    "straight to each owner inside a node",
+    """
+def all_reduce_plans(num_ranks, ranks_per_node, slow_links):
+    plans, nodes, step = [[] for _ in range(num_ranks)], num_ranks // ranks_per_node, 0
+    everyone = [divmod(rank, ranks_per_node) for rank in range(num_ranks)]
+
+    def together(messages, adds):
+        nonlocal step
+        for src, dst, chunk in messages:
+            plans[src].append(Send(step, chunk, dst))
+        for src, dst, chunk in messages:
+            plans[dst] += [Recv(step, chunk, src), *([Reduce(step, chunk)] if adds else [])]
+        step += 1
+
+    def inside(shift, adds):
+        for node, place in everyone:
+            other = (place + shift) % ranks_per_node
+            for part in range(nodes):
+                owner = other if adds else place
+                yield node * ranks_per_node + place, node * ranks_per_node + other, owner * nodes + part
+
+    def across(turn, ahead):
+        for node, place in everyone:
+            to = (node + 1) % nodes * ranks_per_node + place
+            yield node * ranks_per_node + place, to, place * nodes + (node + ahead - turn) % nodes
+
+    for shift in range(1, ranks_per_node):
+        together(list(inside(shift, True)), True)
+    for turn in range(nodes - 1):
+        together(list(across(turn, 0)), True)
+    for turn in range(nodes - 1):
+        together(list(across(turn, 1)), False)
+    for shift in range(1, ranks_per_node):
+        together(list(inside(shift, False)), False)
+    return plans
+""",
+)
