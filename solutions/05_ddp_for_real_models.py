@@ -132,7 +132,7 @@ class AccumulatingDDP(OneBucketDDP):
         """Return a context in which backward sends nothing.
 
         When it ends, even by an exception, backward sends again, and the exception goes on. What counts is where
-        backward runs, not forward. Contexts are not nested.
+        backward runs, not forward. Other wrappers go on sending. Contexts are not nested.
         """
         # BEGIN SOLUTION accumulating_ddp
         before, self.synchronize = self.synchronize, False

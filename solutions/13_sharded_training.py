@@ -357,6 +357,7 @@ class ScatteringOptimizer(ShardedOptimizer):
     * A gradient's reduce-scatter starts as soon as the gradient is complete; backward does not wait for it to finish.
     * A rank gets its own shard of each mean gradient, and no more.
     * After backward, no parameter has a grad.
+    * Memory does not grow from step to step.
     * You may rely on this: on every rank, there is one backward before each step, and it completes each trained
       parameter's gradient exactly once. Before each forward, zero_grad is called.
     """
@@ -385,7 +386,7 @@ labkit.check("scattered_gradients", ScatteringOptimizer)
 # %% [markdown]
 # ## 5 What each stage costs
 #
-# Now run DDP, ZeRO-1 and ZeRO-2 on the virtual cluster: a GPT of 4.7 million parameters on eight H100s, one PCIe port
+# Run DDP, ZeRO-1 and ZeRO-2 on the virtual cluster: a GPT of 4.7 million parameters on eight H100s, one PCIe port
 # each. ZeRO-1 behind DDP sends 1.5 times DDP's bytes. **What is its step time divided by DDP's?**
 
 
@@ -429,11 +430,12 @@ labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 # With ZeRO-1, Adam's two means shrink from 38.0 MB to 4.7 MB. Why does that save 27.4 MB, and not 33.2? A rank also
 # keeps its shards of parameters and gradients, *beside* the whole ones: 4.7 MB. And the peak is at another moment.
 # DDP's is in AdamW's update, which needs 19.0 MB for square roots. ZeRO-1's is in the gather, which needs a buffer of
-# 19.0 MB, and 1.0 MB to copy one tensor out of it. The two 19.0 cancel: 33.2 - 4.7 - 1.0 is 27.4, up to rounding.
+# 19.0 MB, and 1.0 MB to copy one tensor out of it. Roots and buffer cancel out: 33.2 - 4.7 - 1.0 is 27.4, up
+# to rounding.
 #
 # Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which saves 38
-# MB of communication buffers. DDP makes buckets of 19 MB for the first step, and new ones before the second. In
-# this run the first ones are not freed.
+# MB of communication buffers. DDP makes buckets of 19 MB for the first step, and new ones before the second. Here
+# the first ones are not freed.
 #
 # ## 6 Which rank holds memory that should be free?
 #
@@ -505,9 +507,9 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 #
 # **How many GPUs of 24 GB are enough for 7 billion parameters?** With ZeRO-1, no number is enough: each GPU keeps all
 # parameters and gradients, 28 GB. With ZeRO-2 a GPU holds 14 GB of parameters and its share of 98 GB. On eight GPUs
-# that is 26.25 GB, still too much. Ten hold the state alone: 0.2 GB are left. Sixteen are enough: 3.9 GB are
-# left, if `step` gathers in buckets, as DeepSpeed does. (Yours gathers into *one* buffer of 14 GB, and then no number
-# is enough.) With ZeRO-3, the bonus, each of your eight holds 14 GB.
+# that is 26.25 GB, still too much. Ten can hold the state, but nothing else: 0.2 GB are left. Sixteen are enough:
+# 3.9 GB are left, if `step` gathers in buckets, as DeepSpeed does. (Yours gathers into *one* buffer of 14 GB, and then
+# no number is enough.) With ZeRO-3, the bonus, each of your eight holds 14 GB.
 #
 # At scale, ZeRO-3 gets slow if gathering a layer takes longer than computing the one before, as with small batches or
 # slow links between nodes. And every rank still computes every layer.
@@ -636,7 +638,7 @@ class ShardedModule(nn.Module):
     """A module whose parameters are shards, except while their block computes.
 
     * While block i computes, no other block is whole. By then the gather of block i + 1 (in backward, of block i - 1)
-      has begun, and no other block's has.
+      is under way, and no other block's is.
       Between forward and backward, only the last block may stay whole, because backward starts with it.
     * The gradients of a block leave with one reduce-scatter, which starts as soon as the last of them is complete.
     * Backward does not wait for the reduce-scatter that has just started. It may wait for the one started before that.
@@ -1066,8 +1068,8 @@ for shape in ((8,), (2, 4)):
 #
 # **Offloading** (ZeRO-Offload, Ren and others, 2021) puts the optimizer's 12 bytes, masters and means, into the
 # **host's** memory, which is much larger. The host's cores then do the update: a layer's gradient shard goes down, the
-# new parameters come up. That is slow, but it overlaps with backward. The step gets longer only by what the host
-# has not updated when backward ends:
+# new parameters come up. That is slow, but it overlaps with backward. The step gets longer only by the time that the
+# host still needs when backward ends:
 #
 # ```
 # device  ... backward 39 | backward 38 | backward 37 | ...     | backward 0 |

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from labkit.checks.case import Case, Values
-from labkit.checks.exercise import functions_for, judge
+from labkit.checks.exercise import Exercise, functions_for, judge
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging.training import truth
 from labkit.exercises.ddp.bucketed_ddp.exercise import EXERCISE as BUCKETED
 from labkit.exercises.ddp.overlapped_ddp.exercise import EXERCISE as OVERLAPPED
+from labkit.exercises.sharded_training.flat_shards.exercise import EXERCISE as FLAT
+from labkit.exercises.sharded_training.hybrid_shards.exercise import EXERCISE as HYBRID
 from tests.checks.brought import brought
 from tests.checks.lesson_cells import namespace
 
@@ -122,3 +125,14 @@ def test_a_virtual_rank_tells_what_became_of_a_bucket_on_its_way(source: str, mi
     functions = functions_for(BUCKETED, namespace(extra=source, number="04"))
     case = BUCKETED.visible[0]
     assert judge(BUCKETED, case, *brought(BUCKETED, functions, case)).mistake == mistake
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("exercise", [FLAT, HYBRID], ids=lambda exercise: str(exercise.id))
+def test_a_transfer_that_nobody_waits_for_is_told_although_its_values_came_in_time(exercise: Exercise) -> None:
+    """On processes without load they nearly always do."""
+    first = exercise.visible[0]
+    got, wire = brought(exercise, functions_for(exercise, namespace(number="13")), first)
+    assert judge(exercise, first, got, wire).passed
+    unwaited = [replace(call, waited=None if "gather" in call.kind else call.waited) for call in wire.collectives]
+    assert judge(exercise, first, got, replace(wire, collectives=tuple(unwaited))).mistake == "never waits"

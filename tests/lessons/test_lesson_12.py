@@ -159,7 +159,9 @@ def test_times_that_the_text_quotes_are_those_of_the_virtual_cluster(answers: di
     parts = {size: _computing_and_reducing_ms(names["one_block"], size) for size in (8, 16)}
     said = SOURCE.read_text().replace("\n# ", " ")
     assert f"{parts[8][0]:.1f} ms of computing and {parts[8][1]:.1f} ms of all-reduces" in said
-    assert f"Computing takes {parts[16][0]:.1f} ms, more than half" in said and f"grow to {parts[16][1]:.1f} ms" in said
+    assert parts[16][0] > parts[8][0] / 2
+    assert f"computing takes {parts[16][0]:.1f} ms. That is more than half of {parts[8][0]:.1f} ms" in said
+    assert f"grow from {parts[8][1]:.1f} to {parts[16][1]:.1f} ms" in said
     uncut = 2 * parts[16][0] - parts[8][0]  # a + b / N: what is left when b / N is taken off
     assert f"residuals ({uncut:.1f} ms) are not cut" in said
 

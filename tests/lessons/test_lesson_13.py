@@ -89,12 +89,12 @@ def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[s
     assert f"take {ddp:.1f} ms of computing and {sent:.1f} ms of communication that nothing hides" in said
     more, copied = sent_by_one - sent, one - ddp
     assert f"takes {more + copied:.1f} ms longer: {more:.1f} ms for its extra bytes, and {copied:.1f} ms for" in said
-    later = f"still takes {two + sent_by_two - ddp - sent:.1f} ms longer: {sent_by_two - sent:.1f} ms for communication"
-    assert f"{later} that nothing hides, and {two - ddp:.1f} ms for copying" in said
+    later = f"still takes {two + sent_by_two - ddp - sent:.1f} ms longer: {sent_by_two - sent:.1f} ms because less of"
+    assert f"{later} its communication is hidden, and {two - ddp:.1f} ms for copying" in said
     buffers, gradients = ((held[1][kind] - held[2][kind]) / 1e6 for kind in ("communication", "gradients"))
     assert f"It needs no whole gradients, which saves {gradients:.0f} MB" in said
     assert f"saves {buffers:.0f} MB of communication buffers. DDP makes buckets of {buffers / 2:.0f} MB for" in said
-    assert "For the second it makes all of them anew, and here the first ones stay." in said  # so twice as much
+    assert "and new ones before the second. Here the first ones are not freed." in said  # so twice as much
     assert [peak.operator for peak in peaks[:2]] == ["_foreach_sqrt", "clone"]  # in the update, and in the gather
     state, other, beside = (
         [each[kind] / 1e6 for each in held[:2]] for kind in ("optimizer state", "other", "communication")
@@ -106,8 +106,10 @@ def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[s
     assert f"*beside* the whole ones: {shards:.1f} MB" in said
     assert f"needs {other[0]:.1f} MB for square roots" in said and other[0] == whole == held[0]["gradients"] / 1e6
     gathered = beside[1] - beside[0]
-    assert f"There a buffer takes {gathered:.1f} MB, and {other[1]:.1f} MB more while one tensor is copied out" in said
-    assert f"So {state[0] - state[1]:.1f} - {shards:.1f} - {other[1]:.1f} remain: 27.4, up to rounding" in said
+    assert f"needs a buffer of {gathered:.1f} MB, and {other[1]:.1f} MB to copy one tensor out of it" in said
+    assert f"{gathered:.1f}" == f"{other[0]:.1f}" and "Roots and buffer cancel out:" in said
+    saved = (peaks[0].bytes - peaks[1].bytes) / 1e6
+    assert f"{state[0] - state[1]:.1f} - {shards:.1f} - {other[1]:.1f} is {saved:.1f}, up to rounding" in said
 
 
 def test_the_peaks_that_the_text_says_are_what_the_cell_printed() -> None:
@@ -128,7 +130,7 @@ def test_how_many_gpus_are_enough_for_the_model_that_opens_it_is_as_its_end_says
     assert least == [None, 10, 5]
     assert f"all parameters and gradients, {4 * 7} GB. With ZeRO-2 a GPU holds {2 * 7} GB of parameters" in said
     assert f"its share of {14 * 7} GB. On eight GPUs that is {gigabytes(8, 2):.2f} GB" in said
-    assert f"Ten hold the state alone: {24 - gigabytes(10, 2):.1f} GB are left." in said
+    assert f"Ten can hold the state, but nothing else: {24 - gigabytes(10, 2):.1f} GB are left." in said
     assert f"Sixteen are enough: {24 - gigabytes(16, 2):.1f} GB are left, if `step` gathers in buckets" in said
     assert f"*one* buffer of {2 * 7} GB" in said and 2 * 14 > 24  # beside the parameters: then no number is enough
     assert f"With ZeRO-3, the bonus, each of your eight holds {gigabytes(8, 3):.0f} GB." in said

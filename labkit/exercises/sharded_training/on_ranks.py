@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from labkit.checks.case import Value, Values
 from labkit.checks.on_ranks.hard_model import HardModel, hard_model
 from labkit.checks.on_ranks.model_state import loss_of
-from labkit.checks.values import flag, integer, listed
+from labkit.checks.values import flag, integer, listed, texts
 from labkit.torch_port.generators import generator
 
 OPTIONS = {"lr": 0.05, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
@@ -248,5 +248,14 @@ def values_of(model: nn.Module) -> dict[str, Value]:
 
 
 def model_for(inputs: Values) -> HardModel:
-    """Return this rank's model."""
-    return hard_model(integer(inputs, "seed"), norm=False, **cast(dict[str, Any], inputs.get("model", {})))
+    """Return this rank's model; where its children are the blocks, it has no others, in the order of their use."""
+    model = hard_model(integer(inputs, "seed"), norm=False, **cast(dict[str, Any], inputs.get("model", {})))
+    if inputs.get("children"):
+        layers = {name: getattr(model, name) for name, _ in model.named_children()}
+        for name, layer in layers.items():
+            delattr(model, name)
+            model.__dict__[name] = layer  # forward still finds it
+        for name in texts(inputs, "blocks"):
+            del model.__dict__[name]
+            setattr(model, name, layers[name])
+    return model

@@ -112,7 +112,7 @@ def transfers(wire: Wire, started: Sequence[Started], rank: int) -> Iterator[tup
 
 
 def overlapping(started: Sequence[Started]) -> Find:
-    """Return the rule that each begins at once, blocks nobody and calls no more collectives than it may."""
+    """Return the rule that each begins at once, blocks nobody, is waited for, and calls no more than it may."""
 
     def find(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
         for rank in range(case.world_size):
@@ -128,6 +128,9 @@ def overlapping(started: Sequence[Started]) -> Find:
                 if len(begun) + len(ended) > each.most:
                     text = f"In {each.what} rank {rank} calls {len(begun) + len(ended)} collectives."
                     yield Finding(MANY, text, f"at most {each.most}", rank=rank)
+                if not waits(wire, [*begun, *ended]):
+                    text = f"{each.what} of rank {rank} ends before anybody has waited for what it sends."
+                    yield Finding(NEVER_WAITS.name, text, rank=rank)
                 if any(waited_at_once(call) for call in begun):
                     text = f"{each.what} returns on rank {rank} when all is over: nothing can overlap."
                     yield Finding(BLOCKS, text, rank=rank)

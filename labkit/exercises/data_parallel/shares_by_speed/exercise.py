@@ -157,6 +157,13 @@ def _to_who_is_done_first(num_samples: int, speeds: Sequence[int]) -> list[int]:
     return shares
 
 
+def _webster(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares = [0] * len(speeds)
+    for _ in range(num_samples):
+        shares[max(range(len(speeds)), key=lambda device: speeds[device] / (2 * shares[device] + 1))] += 1
+    return shares
+
+
 def _last_gets_what_is_left(num_samples: int, speeds: Sequence[int]) -> list[int]:
     shares = _rounded(num_samples, speeds)[:-1]
     return [*shares, num_samples - sum(shares)]
@@ -191,7 +198,9 @@ EXERCISE = formulas(
             [(11, [3, 1, 1]), (50, [100, 200, 200]), (13, [1, 3, 2, 3])],
             with_doubled=True,
         ),
-        speeds_case("the rest goes to the largest remainders", [(10, [1, 4, 2]), (23, [5, 2, 8, 4]), (7, [10, 3, 9])]),
+        speeds_case("the rest goes to the largest remainders", [
+            (10, [1, 4, 2]), (23, [5, 2, 8, 4]), (7, [10, 3, 9]), (14, [11, 6, 2]),
+        ]),
         speeds_case("equal speeds; fewer samples than devices", [(8, [2, 2, 2]), (2, [1, 1, 1, 1]), (0, [3, 1])]),
         speeds_case(
             "other speeds, equal remainders", [(10, [1, 1, 4]), (6, [2, 2, 5]), (4, [1, 4, 1]), (23, [5, 2, 8, 4])]
@@ -248,6 +257,10 @@ EXERCISE = formulas(
         Mistake("remainders as fractions",
                 "Remainders that are equal differ in their last digit when they are computed with /. Compare them as "
                 "whole numbers: num_samples * speed % sum(speeds).", {_SHARES: _FRACTIONS}),
+        Mistake("Webster's rule",
+                "You hand out each sample to the device with the largest speed / (2 * share + 1), or divide all speeds "
+                "by a number of your choice and round. That is Webster's rule. Largest remainder rounds each share "
+                "down, and then hands out what is left over.", {_SHARES: _webster}),
         Mistake("the last gets what is left",
                 "You round share by share, and what is left over or lacking is the last device's. Round all shares "
                 "down first, and give what is left over to the largest remainders.",

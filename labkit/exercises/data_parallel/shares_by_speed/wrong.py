@@ -118,6 +118,13 @@ wrong_shares(
     "        shares[min(range(len(speeds)), key=lambda d: (shares[d] + 1) / speeds[d])] += 1",
 )
 wrong_shares(
+    "allots by divisors",
+    "Webster's rule",
+    "shares = [0] * len(speeds)\n"
+    "    for _ in range(num_samples):\n"
+    "        shares[max(range(len(speeds)), key=lambda d: speeds[d] / (2 * shares[d] + 1))] += 1",
+)
+wrong_shares(
     "the last gets what is left",
     "the last gets what is left",
     "shares = [round(num_samples * speed / sum(speeds)) for speed in speeds[:-1]]\n"

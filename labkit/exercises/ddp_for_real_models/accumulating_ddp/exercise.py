@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake, declared, either
 from labkit.checks.wire import Wire
@@ -11,14 +13,17 @@ from labkit.exercises.averaging.replay import expected, models_of
 from labkit.exercises.averaging.stretches import stretches, trained
 from labkit.exercises.averaging.training import steps_of, wrong_training
 from labkit.exercises.averaging.wrappers import PASSES
-from labkit.exercises.ddp_for_real_models.accumulating_ddp.driver import drive
+from labkit.exercises.ddp_for_real_models.accumulating_ddp.driver import SILENCED, drive
 
 
-def accumulating_case(name: str, seed: int, world_size: int, *steps: dict[str, object], **model: int) -> Case:
-    """Return a case of accumulating_ddp."""
-    return training_case(
+def accumulating_case(
+    name: str, seed: int, world_size: int, *steps: dict[str, object], two: bool = False, **model: int
+) -> Case:
+    """Return a case of accumulating_ddp; with `two`, a second wrapper works while the first is inside no_sync."""
+    case = training_case(
         name, seed, world_size, wrapper="AccumulatingDDP", rule="total", steps=steps, model={**PLAIN, **model}
     )
+    return replace(case, inputs=tuple({**inputs, "two": True} for inputs in case.inputs)) if two else case
 
 
 def _outputs_of_quiet_passes(case: Case, got: Got, wire: Wire) -> bool:
@@ -78,6 +83,9 @@ MISTAKES = (
     Mistake("no_sync never yields",
             "no_sync ends before the with block has run, or without it: it must come to yield, exactly once.",
             seen=either(marks.says("is not an iterator"), marks.says("generator didn't")), certain=True),
+    Mistake("a flag for all wrappers",
+            "no_sync of one wrapper has silenced another. The flag is the wrapper's own: self.synchronize, and neither "
+            "an attribute of the class nor a global.", seen=marks.says(SILENCED), certain=True),
     Mistake("no gradients inside no_sync",
             "no_sync puts off what travels, not the gradients: backward inside it adds to parameter.grad as ever, so "
             "leave autograd on.",
@@ -124,6 +132,7 @@ EXERCISE = declared(
             2,
             {"passes": 2, "quiet": 1, "ahead": True},
             {},
+            two=True,
         ),
         accumulating_case(
             "3 ranks, after an error inside no_sync", 363, 3, {"stumble": True}, {"passes": 2, "quiet": 1}

@@ -167,3 +167,10 @@ WRONG.changed(
         ),
     ),
 )
+CLASS = "AccumulatingDDP.synchronize"
+WRONG.changed(
+    "a flag on the class",
+    "a flag for all wrappers",
+    ("before, self.synchronize = self.synchronize, False", f"before, {CLASS} = {CLASS}, False"),
+    ("self.synchronize = before", f"{CLASS} = before"),
+)

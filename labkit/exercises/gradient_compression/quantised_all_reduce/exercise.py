@@ -15,12 +15,13 @@ from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import WRONG_DTYPE, WRONG_SHAPE
-from labkit.checks.values import integers, tensor
+from labkit.checks.values import flag, integers, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import packets
 from labkit.exercises.gradient_compression.quantised_all_reduce.driver import drive
 
 WHOLE_WORLD, UNEVEN = "all ranks of the world", "pieces that do not divide"
+ONE_SCALE = "one scale for all pieces"
 
 
 def quantised_case(
@@ -33,6 +34,7 @@ def quantised_case(
     group: Sequence[int] | None = None,
     double: bool = False,
     gaps: bool = False,
+    outlier: bool = False,
 ) -> Case:
     """Return a case.
 
@@ -45,15 +47,17 @@ def quantised_case(
         group: Global ranks that take part; None is everybody.
         double: Whether tensors are float64.
         gaps: Whether they are not contiguous.
+        outlier: Whether the first entry is a hundred times as large: then a piece without it has a small scale.
     """
     members = list(range(world_size)) if group is None else list(group)
     inputs: list[Values] = []
     for rank in range(world_size):
         dtype = torch.float64 if double else torch.float32
         drawn = normal(part_of(seed, "rank", rank), *shape, scale=scales[rank % len(scales)], dtype=dtype)
+        drawn.view(-1)[0] *= 100 if outlier else 1
         mine: dict[str, Value] = {"tensor": drawn, "layout": "not contiguous" if gaps else "contiguous"}
         inputs.append(mine if group is None else {**mine, "group": [*members]})
-    return Case(name, world_size, tuple(inputs), {"ranks": [*members]})
+    return Case(name, world_size, tuple(inputs), {"ranks": [*members], "outlier": outlier})
 
 
 def _tensors(case: Case) -> dict[int, Tensor]:
@@ -73,11 +77,24 @@ def expected(case: Case) -> list[Values]:
     ]
 
 
-def allowed(case: Case) -> float:
-    """Return how far an entry may be off: half a scale of every rank, and half a scale of the mean."""
-    largest = [float(each.abs().max()) for each in _tensors(case).values()]
+def allowed(case: Case, *, first: int = 0) -> float:
+    """Return how far an entry may be off: half a scale of every rank, and half a scale of the mean.
+
+    Args:
+        case: Its tensors have these entries.
+        first: The first of the entries that scales are made for.
+    """
+    largest = [float(each.flatten()[first:].abs().max()) for each in _tensors(case).values()]
     of_ranks = sum(largest) / len(largest) / 254
-    return 1.01 * (of_ranks + (float(_mean(case).abs().max()) + of_ranks) / 254)
+    return 1.01 * (of_ranks + (float(_mean(case).flatten()[first:].abs().max()) + of_ranks) / 254)
+
+
+def _too_coarse(case: Case, mean: Tensor) -> bool:
+    """Return whether the outlier makes entries coarse that are not in its piece, be pieces stretches or every N-th."""
+    count, wrong = len(_tensors(case)), (mean.double() - _mean(case)).abs().flatten() > allowed(case, first=1)
+    places = torch.arange(len(wrong))
+    beside = (places >= -(-len(wrong) // count), places % count > 0)
+    return flag(case.about, "outlier") and all(bool(wrong[each].any()) for each in beside)
 
 
 def least_traffic(case: Case) -> dict[int, Bytes]:
@@ -98,6 +115,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if bool(((mean.double() - right).abs() > off).any()):
             what = f"Rank {rank}: the mean, which may be off by {off:.3g},"
             yield wrong_value(_named(case, rank, mean, right, off), what, mean, right.to(mean.dtype), rank=rank)
+        elif _too_coarse(case, mean):
+            fine = allowed(case, first=1)
+            text = f"Rank {rank}: entry 0 is the largest by far. Outside its piece, entries of the mean may be off by "
+            yield Finding(ONE_SCALE, f"{text}{fine:.3g}, and some are off by more.", rank=rank)
     first = next(iter(own))
     for rank in own:
         if not torch.equal(tensor(got[rank], "mean"), tensor(got[first], "mean")):
@@ -208,6 +229,9 @@ EXERCISE = declared(
         Mistake("codes without their scales",
                 "Codes of different ranks mean different numbers: unpack each with its own scale and add those. The "
                 "scales travel, too."),
+        Mistake(ONE_SCALE,
+                "One large entry made all pieces coarse. Compress each piece by itself: then its scale follows from "
+                "the largest entry of that piece alone."),
         Mistake("ranks differ",
                 "Every rank must end with the same bits, or the models drift apart: unpack your own piece from its "
                 "codes too, as the others do."),
@@ -217,7 +241,9 @@ EXERCISE = declared(
     ),
     visible=(
         quantised_case("3 ranks, a matrix", 691, 3, (12, 20)),
-        quantised_case("4 ranks of different sizes of entries, 230 entries", 692, 4, (230,), scales=(1.0, 30.0, 0.1)),
+        quantised_case(
+            "4 ranks of different sizes of entries, 230 entries", 692, 4, (230,), scales=(1.0, 30.0, 0.1), outlier=True
+        ),
         quantised_case("4 ranks, of which 0, 2 and 3 take part", 693, 4, (120,), group=(0, 2, 3)),
         quantised_case("2 ranks, float64, not contiguous", 694, 2, (10, 20), double=True, gaps=True),
     ),

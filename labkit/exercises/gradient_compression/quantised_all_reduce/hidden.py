@@ -17,7 +17,7 @@ def cases(draw: random.Random) -> list[Case]:
         ),
         quantised_case(
             "5 ranks, of which 1, 2 and 4 take part, float64", seed(draw), 5, (draw.randint(150, 250),), scales=scales,
-            group=(1, 2, 4), double=True,
+            group=(1, 2, 4), double=True, outlier=True,
         ),
         quantised_case(
             "4 ranks, of which 0, 1 and 3 take part, not contiguous", seed(draw), 4, (7, draw.randint(20, 30)),

@@ -91,3 +91,21 @@ changed(
     (BACK, "means = torch.cat(gathered)"),
 )  # fmt: skip
 changed("scales stay at home", "codes without their scales", ("    scales = exchange(scales)\n", ""))
+PIECEWISE = "zip(*(int8.compress(piece).parts for piece in pieces), strict=True)"
+ONE_SCALE = "[int8.compress(pieces).parts[0].view_as(pieces), int8.compress(pieces).parts[1].expand(size, 1)]"
+changed(
+    "one scale for the whole tensor",
+    "one scale for all pieces",
+    (f"torch.stack(parts) for parts in {PIECEWISE}", f"part.contiguous() for part in {ONE_SCALE}"),
+)
+changed(
+    "one scale for all means",
+    "one scale for all pieces",
+    (
+        "    mine = int8.compress(total).parts\n",
+        "    largest = total.abs().max()\n"
+        "    dist.all_reduce(largest, dist.ReduceOp.MAX, group=group)\n"
+        "    scale = (largest / 127).float().clamp(min=1e-30).reshape(1)\n"
+        "    mine = (total / scale).round().clamp(-127, 127).to(torch.int8), scale\n",
+    ),
+)

@@ -135,6 +135,14 @@ def _in_float32(keys: Tensor, num_servers: int) -> Tensor:
     return (keys * 2654435761 % 2**32 / 2**32 * num_servers).long()
 
 
+def _by_hash_in_float64(keys: Tensor, num_servers: int) -> Tensor:
+    return (keys.double() * 2654435761 % 2**32).long() * num_servers // 2**32
+
+
+def _on_circle_in_float64(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return owners[torch.searchsorted(points, (keys.double() * 2654435761 % 2**32).long()) % len(points)]
+
+
 def _in_short_parts(keys: Tensor, num_servers: int) -> Tensor:
     return (keys * 2654435761 % 2**32) // (2**32 // num_servers)
 
@@ -242,7 +250,9 @@ EXERCISE = tensor_formulas(
         range_case("12 keys on 3 servers, 10 on 4", 71, [(12, 3), (10, 4)]),
         range_case("11 keys on 3 servers, 2 on 3, 5 on 1", 72, [(11, 3), (2, 3), (5, 1)]),
         hash_case("keys 0 to 15 on 6 servers, in two rows", [torch.arange(16).view(2, 8)], 6),
-        hash_case("large keys on 7 servers", [torch.tensor([2**31 - 1, 10**9, 474136676, 123456789, 0])], 7),
+        hash_case(
+            "large keys on 7 servers", [torch.tensor([2**31 - 1, 10**9, 474136676, 1597069639, 123456789, 0])], 7
+        ),
         circle_case("a circle of 3 servers", 73, 3, 12),
     ),
     hints=(
@@ -308,6 +318,11 @@ EXERCISE = tensor_formulas(
                 "2**32 // S drops the fraction of a part's length, and / turns whole numbers into float32, which holds "
                 "24 of 32 bits. Multiply by S first, then divide by 2**32 with //.",
                 {"place_by_hash": (_in_float32, _in_short_parts, _in_short_parts_at_most)}),
+        Mistake("a product in float64",
+                "The product of key and 2654435761 has up to 63 bits, and float64 holds 53: the lowest bits of the "
+                "hash are lost. A key near a border, or exactly on a point, then goes elsewhere. In int64 the product "
+                "is exact.",
+                {"place_by_hash": _by_hash_in_float64, "place_on_circle": _on_circle_in_float64}),
         Mistake("not cut to 32 bits",
                 "Keep the lowest 32 bits of the product, % 2**32, before you scale.",
                 {"place_by_hash": lambda keys, s: keys * 2654435761 * s // 2**32}),

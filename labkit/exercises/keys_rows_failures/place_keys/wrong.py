@@ -106,3 +106,13 @@ changed(
 )
 changed("round by the servers", "modulo the servers", (CIRCLE, f"return owners[{SEARCH} % (int(owners.max()) + 1)]"))
 changed("falls off the end", "no way round", (" % len(points)]", "]"))
+changed(
+    "multiplies in float64",
+    "a product in float64",
+    (HASH, "return (keys.double() * 2654435761 % 2**32 * num_servers / 2**32).long()"),
+)
+changed(
+    "multiplies in float64 on the circle",
+    "a product in float64",
+    (CIRCLE, "return owners[torch.searchsorted(points, (keys.double() * 2654435761 % 2**32).long()) % len(points)]"),
+)

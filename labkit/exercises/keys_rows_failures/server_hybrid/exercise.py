@@ -23,8 +23,9 @@ from labkit.words import plural
 
 
 def hybrid_case(
-    name: str, seed: int, num_workers: int, samples: int, num_steps: int, group: Sequence[int] | None = None
-) -> Case:
+    name: str, seed: int, num_workers: int, samples: int, num_steps: int, group: Sequence[int] | None = None,
+    *, keys_a_sample: int = 2,
+) -> Case:  # fmt: skip
     """Return a case of server_hybrid; with a group, three ranks more than it needs stand beside it."""
 
     def normal(*shape: int) -> Tensor:
@@ -37,7 +38,7 @@ def hybrid_case(
     inputs: list[dict[str, Value]] = []
     for rank in range(world_size):
         draw = draws.generator(seed, "rank", rank)
-        keys: list[Value] = [torch.randint(0, 7, (samples, 2), generator=draw) for _ in range(num_steps)]
+        keys: list[Value] = [torch.randint(0, 7, (samples, keys_a_sample), generator=draw) for _ in range(num_steps)]
         targets: list[Value] = [normal(samples) for _ in range(num_steps)]
         each: dict[str, Value] = {"dense": dense, "table": table, "lr": 0.1, "keys": keys, "targets": targets}
         inputs.append(each | ({} if group is None else {"group": list(group)}))
@@ -86,9 +87,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             torch.stack([tensors(each[rank], "pushes")[step] for rank in ranks]).sum(0) for each in (got, right)
         )
         if wrong := _apart(came, good):
-            samples = len(tensors(case.inputs[ranks[0]], "targets")[step])
+            samples, num_keys = tensors(case.inputs[ranks[0]], "keys")[step].shape
             times = {"rows not divided": float(len(ranks)), "rows divided twice": 1.0 / len(ranks)}
-            times |= {"rows divided by the samples": 1.0 / samples}
+            times |= {"rows divided by the samples": 1.0 / samples, "rows divided by the keys": 1.0 / num_keys}
+            times |= {"divided by the keys for the workers": len(ranks) / num_keys}
             times |= {"rows times the learning rate": cast(float, case.inputs[0]["lr"]), "rows the other way": -1.0}
             times |= {"divided by the samples for the workers": len(ranks) / samples}
             name = next(
@@ -223,7 +225,7 @@ EXERCISE = declared(
     least=least_traffic,
     looks=(find,),
     visible=(
-        hybrid_case("2 workers, one step", 101, 2, 3, 1),
+        hybrid_case("2 workers, one step", 101, 2, 3, 1, keys_a_sample=5),
         hybrid_case("3 workers, 3 steps", 102, 3, 4, 3),
         hybrid_case("5 ranks, of which 3 train", 103, 3, 2, 2, group=[0, 2, 3]),
     ),
@@ -323,6 +325,12 @@ EXERCISE = declared(
         Mistake("rows divided by the samples",
                 "The gradients of the rows are too small by the number of samples of a worker: the mean squared error "
                 "has divided by it already. Divide by the number of workers alone."),
+        Mistake("rows divided by the keys",
+                "The gradients of the rows are too small by K, the number of keys of a sample. Each place in keys has "
+                "its own gradient: divide by the number of workers alone."),
+        Mistake("divided by the keys for the workers",
+                "The gradients of the rows were divided by K, the number of keys of a sample, and not by the number of "
+                "workers."),
         Mistake("nothing was pushed",
                 "The gradients of the rows never left this rank: push(keys, gradients), once a step."),
         Mistake("pushed more than once",

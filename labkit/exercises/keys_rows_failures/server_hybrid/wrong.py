@@ -148,3 +148,13 @@ changed(
         "    dist.all_reduce(flat, group=group)\n    flat /= num_workers\n",
     ),
 )
+changed(
+    "divides the rows by the keys too",
+    "rows divided by the keys",
+    ("rows.grad / num_workers)", "rows.grad / num_workers / keys.shape[1])"),
+)
+changed(
+    "scales by the keys",
+    "divided by the keys for the workers",
+    ("rows.grad / num_workers)", "rows.grad / keys.shape[1])"),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -42,6 +43,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     model.fixed.register_forward_hook(held.hook(asker(inputs, cut)))
     after: list[Value] = []
     left: list[Value] = []
+    stored: list[int] = []
     for step in steps_of(inputs):
         optimizer.zero_grad()
         backward(model, step)
@@ -50,7 +52,15 @@ def drive(functions: Functions, inputs: Values) -> Values:
         optimizer.step()
         cut()
         after.append(values_of(model))
-    return {"steps": after, "kept": num_kept(made), "left": left, "held": held.midway}
+        stored.append(_num_stored(optimizer))
+    seen: Values = {"left": left, "held": held.midway, "stored": [stored[0], stored[-1]]}
+    return {"steps": after, "kept": num_kept(made), **seen}
+
+
+def _num_stored(optimizer: Any) -> int:
+    """Return how many entries the lists and dicts have that are an object's attributes."""
+    kinds = (list, dict, set, tuple, deque)
+    return sum(len(each) for each in vars(optimizer).values() if isinstance(each, kinds))
 
 
 class _Held:

@@ -31,6 +31,8 @@ from labkit.exercises.sharded_training.training import (
 from labkit.exercises.sharded_training.travels import calls_of, gathers, not_the_drivers, parts_of, scatters
 from labkit.words import plural
 
+GROWS = "memory grows from step to step"
+
 
 def scattering_case(name: str, seed: int, world_size: int, **options: Any) -> Case:
     """Return a case of scattered_gradients; see training_case for the options."""
@@ -99,6 +101,10 @@ def _leaves_in_backward(case: Case, got: tuple[Values, ...], wire: Wire) -> Iter
         if any(integers(values, "held")):
             text = f"In the middle of backward rank {rank} still holds gradients that were complete long before."
             yield Finding("all at the end", text, rank=rank)
+        first_of_all, last_of_all = integers(values, "stored")
+        if last_of_all - first_of_all >= max(1, len(steps) - 1) * len(num_trained(case)):
+            text = f"After step 0 rank {rank}'s optimizer has {first_of_all} entries in its lists and dicts, after "
+            yield Finding(GROWS, f"{text}step {len(steps) - 1} it has {last_of_all}.", rank=rank)
         for number, (first, second) in enumerate(steps):
             inside = scatters([*first, *second])
             if len(inside) > 2 and all(waited_at_once(call) for call in inside):
@@ -114,7 +120,7 @@ EXERCISE = declared(
     functions=("ScatteringOptimizer",),
     driver=drive,
     oracle=expected,
-    structure=and_more(expected, kept=0),
+    structure=and_more(expected, kept=0, stored=[0, 0]),
     least=least_traffic,
     looks=(STEPS, _travels_once, _leaves_in_backward),
     mistakes=(
@@ -159,6 +165,9 @@ EXERCISE = declared(
         Mistake("all at the end",
                 "Send each gradient from its own hook, when it is complete, instead of all of them after backward.",
                 says=HANGS),
+        Mistake(GROWS,
+                "What has arrived stays in your list, so each step keeps all shards of the steps before, and finishes "
+                "them again. Empty the list in step."),
         Mistake("sent twice", "More travels than is needed: each gradient once, each parameter once in a step."),
         Mistake("waits in backward",
                 "Begin the reduce-scatter in the hook, keep the function that finishes it, and call that in step."),

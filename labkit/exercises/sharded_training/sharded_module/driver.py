@@ -43,9 +43,6 @@ def drive(functions: Functions, inputs: Values) -> Values:
     kind = getattr(torch, text(inputs, "dtype")) if inputs["dtype"] else None
     watch = _Watch(model, blocks, kind)
     if inputs["children"]:
-        for name in ("norm", "spare"):  # which do nothing here
-            delattr(model, name)
-        model.__dict__["norm"] = nn.Identity()
         wrapped = functions["ShardedModule"](model)
     else:
         wrapped = functions["ShardedModule"](model, blocks, *([kind] if kind else []))

@@ -25,6 +25,7 @@ from labkit.exercises.sharded_training.sharded_module.moments import (
     FULL_STAYS,
     GRAPH_HOLDS,
     LATE,
+    LEAVES,
     NEVER_FREED,
     NO_PREFETCH,
     NO_PREFETCH_BACK,
@@ -227,6 +228,9 @@ EXERCISE = declared(
     mistakes=(
         Mistake("blocks is None", "blocks may be None: then they are module.children().",
                 says=("'NoneType' object is not iterable",), certain=True),
+        Mistake(LEAVES,
+                "With blocks None, the blocks are module.children(), whatever they are made of. Yours are smaller: "
+                "the layers inside a child come and go one by one."),
         Mistake("nothing returned", "forward returns what the module returns: return self.module(*args, **kwargs).",
                 seen=_returns_nothing, certain=True),
         Mistake("compute_dtype ignored",
@@ -305,7 +309,7 @@ EXERCISE = declared(
         module_case("4 ranks, some layers are in no block", 1334, 4, blocks=("stem", "mix", "head"), tied=False),
         module_case(
             "2 ranks, a block of a frozen layer and a trained one", 1336, 2, blocks=("stem", "mix", "body", "head"),
-            tied=False, joined=True, num_steps=2,
+            tied=False, joined=True, num_steps=2, children=True,
         ),
         module_case("2 ranks, blocks in bfloat16", 1335, 2, dtype="bfloat16", tied=False, num_steps=2),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from labkit.checks.case import Case, Values
 from labkit.checks.cut_wire import waited_at_once
@@ -21,15 +22,25 @@ NO_PREFETCH, NO_PREFETCH_BACK, ALL_REDUCED, EACH, LATE, BLOCKS = (
     "no prefetch", "no prefetch in backward", "all-reduced", "a collective for each parameter", "all at the end",
     "waits in backward",
 )  # fmt: skip
-AHEAD = "gathered too far ahead"
+AHEAD, LEAVES = "gathered too far ahead", "leaves for children"
 
 
 def on_ranks(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is whole when it should not be, and what travels at another time than it should."""
+    leaves = _leaves_for_children(case, got)
     for rank, values in enumerate(got):
-        yield from _shares(case, rank, values)
-        yield from _memory(case, rank, values)
-        yield from _wire(case, wire, rank)
+        for found in (*_shares(case, rank, values), *_memory(case, rank, values), *_wire(case, wire, rank)):
+            yield replace(found, mistake=LEAVES) if leaves else found
+
+
+def _leaves_for_children(case: Case, got: tuple[Values, ...]) -> bool:
+    """Return whether of blocks that are the model's children, those made of others alone are not whole in forward."""
+    if not case.inputs[0]["children"]:
+        return False
+    model = model_for(case.inputs[0])
+    nested = {at for at, name in enumerate(texts(case.inputs[0], "blocks")) if list(getattr(model, name).children())}
+    looks = [look for values in got for look in listed(values, "seen") if look[0] == "forward"]
+    return bool(nested) and all((block in nested) != are_whole[block] for _, block, are_whole in looks)
 
 
 def _shares(case: Case, rank: int, values: Values) -> Iterator[Finding]:

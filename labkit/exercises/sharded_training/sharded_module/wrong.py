@@ -120,6 +120,10 @@ changed(
 changed("wants a list of blocks", "blocks is None",
         ("list(module.children() if blocks is None else blocks)", "list(blocks)"))  # fmt: skip
 changed(
+    "the leaves for children", "leaves for children",
+    ("module.children() if blocks", "[m for m in module.modules() if not list(m.children())] if blocks"),
+)  # fmt: skip
+changed(
     "keeps the last two", "not freed after forward",
     ("        if number + 1 < len(self.units) or not torch.is_grad_enabled():\n            self.units[number].free()\n",
      "        if number + 2 < len(self.units):\n            self.units[number].free()\n"),
