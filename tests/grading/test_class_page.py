@@ -230,6 +230,8 @@ def test_on_a_phone_squares_are_one_row_below_the_name_and_points_stand_at_the_r
     numbers = page.eval_on_selector_all("#marks tbody tr:nth-child(2) td.square", NUMBERS)
     assert numbers == ["1.1", "1.2", "1.3", "1.4", "1.5", "1.6"]
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    cut = "(all) => all.map((each) => each.scrollWidth - each.clientWidth)"
+    assert page.eval_on_selector_all(".wide", cut) == [0]  # how each exercise went is there without scrolling sideways
     page.set_viewport_size({"width": 1440, "height": 900})
     page.click("header a")  # opens beside the list, as a row's link does
     assert page.locator("#panel.open").count() == 1

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -144,6 +145,22 @@ def test_the_page_shows_both_sides_of_each_exercise_and_escapes_them() -> None:
     assert "<script>" not in text and "<b>copy" not in text and "Closed.</b> spoke to both" in text
     line = made["student 001"]["1.3"].splitlines()[5]
     assert line in unescape(text) and renamed(made["student 001"])["1.3"].splitlines()[5] in unescape(text)
+
+
+@pytest.mark.browser
+def test_names_as_long_as_a_platform_makes_them_are_not_cut_on_a_phone(tmp_path: Path, browser: Any) -> None:
+    """Before a roster is imported, files go by their own names."""
+    [cells] = made_answers(["one"]).values()
+    works = [Work(f"{name}{'_02_ring_all_reduce' * 3}", cells) for name in ("lovelace", "hopper", "turing")]
+    exercises = tuple(Exercise(each, "T", ("f",), 4, 1, 1, 1) for each in cells)
+    (file := tmp_path / "copies.html").write_bytes(
+        copies_page(copies(works, {}), works, Manifest("01_made", "Made", "", exercises), {})
+    )
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.goto(file.as_uri())
+    assert page.locator(".sides b").count() > 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.close()
 
 
 def test_a_line_with_other_names_is_marked_on_both_sides_as_one_that_is_the_same_to_the_letter() -> None:
