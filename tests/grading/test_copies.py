@@ -221,6 +221,12 @@ def test_copies_on_the_command_line_and_a_case_is_closed_with_a_note(course: Cou
         AssertionError, match=rf"no case 3fa91c20 in this gradebook; it knows {case} \(ada, grace, 2025"
     ):
         labkit("gradebook", "close-case", "3fa91c20", "--note", "never printed")
+    (roster := tmp_path / "roster.csv").write_text(
+        "Name,Login\nAda Lovelace,ada\nGrace Hopper,grace\nAlan Turing,alan\n"
+    )
+    labkit("roster", "import", str(roster))
+    said = labkit(*words, "--earlier", str(tmp_path / "2025"))  # people, not files
+    assert "100%: Ada Lovelace, Grace Hopper, 2025: zoe" in said and "not compared: Alan Turing: " in said
 
 
 LONG = {
