@@ -186,6 +186,9 @@ def test_what_is_off_for_lateness_is_told_with_what_it_is_taken_from() -> None:
         ("It did not finish in time: an endless loop, or a message that never comes.", "no end in time"),
         ("It took more than 5 s, all that this run had: an endless loop, or too much to do.", "no end in time"),
         ("What came back cannot be judged: a set.", "no answer that can be read"),
+        ("No result within 25 s: rank 0 still ran.", "no end in time"),
+        ("Not tried: the 300 s for all cases were used up.", "not tried"),
+        ("Rank 2 printed more than 64 MB and was ended.", "a rank that ended early"),
         ("Rank 4 has 0.422 in element 4.", "a wrong result"),
     ],
 )
