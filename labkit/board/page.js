@@ -154,7 +154,7 @@ function heads() {
   if (exercisesShown().some((each) => each.on_it && each.minutes)) what.append(element("small", "median time there"));
   people.append(
     element("span", "●\u00a0on\u00a0it"),
-    element("span", `${instructors ? "" : "●\u00a0"}passed, of\u00a0${all}`, "passed"),
+    element("span", instructors ? "passed" : `●\u00a0passed, of\u00a0${all}`, "passed"), // the bar's end is all
   );
   if (standing.helped?.length) people.firstChild.append(" ", element("span", "●\u00a0wants\u00a0help", "asks"));
   row.append(what, people, element("div", "last mistake, and whose", "wrong"));

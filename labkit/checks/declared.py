@@ -40,6 +40,7 @@ class Mistake:
         general: Whether many wrong answers look like this one, so that the pattern over all cases says more.
         certain: Whether its mark is enough where Python's own error speaks for itself.
         everywhere: Whether it must give what came on every rank: there are other ways to what it gives on one.
+        endless: Whether time is up although no rank waits in a communication call.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Mistake:
     general: bool = False
     certain: bool = False
     everywhere: bool = False
+    endless: bool = False
 
     def marks(self, case: Case, got: Got, wire: Wire) -> bool:
         """Return whether a run bears the mark of it."""
@@ -129,6 +131,7 @@ def declared(
         mistakes={each.name: each.hint for each in mistakes},
         general=frozenset(each.name for each in mistakes if each.general),
         certain=frozenset(each.name for each in mistakes if each.certain),
+        endless=frozenset(each.name for each in mistakes if each.endless),
         **about,
     )
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.challenge import Challenge
 from labkit.checks.finding import Blame, Find, Finding, blames_nobody
-from labkit.checks.hanging import all_alike, never_comes
+from labkit.checks.hanging import all_alike, never_comes, nobody_waits, works_on
 from labkit.checks.least_traffic import LeastTraffic, too_little
 from labkit.checks.par import Par
 from labkit.checks.structure import said_of_call, structure_problem
@@ -76,6 +76,7 @@ class Exercise:
         blame: Yields the mistakes that a failure points to.
         general: Mistakes that many wrong answers look like, so that the pattern over all cases says more.
         certain: Mistakes that are recognised for certain in a plain Python error too (an IndexError, a TypeError, ...).
+        endless: Mistakes by which time is up although no rank waits in a communication call; no other is named then.
             Others are not looked for there: such an error says itself what is wrong and on which line.
         least: What must travel in a case, whatever the way it is done.
         structure: What each rank's result looks like, in the terms of `labkit.checks.structure`; None where what the
@@ -103,6 +104,7 @@ class Exercise:
     blame: Blame = blames_nobody
     general: frozenset[str] = frozenset()
     certain: frozenset[str] = frozenset()
+    endless: frozenset[str] = frozenset()
     least: LeastTraffic = lambda case: {}
     structure: Structure | None = None
     given: tuple[str, ...] = ()
@@ -175,10 +177,12 @@ def _of_failure(exercise: Exercise, case: Case, failure: Failure, wire: Wire) ->
         return Verdict(False, _lines(said), rank=failure.rank, problem=failure.problem)
     plain = speaks_for_itself(failure)
     names = (name for name in exercise.blame(case, failure, wire) if not plain or name in exercise.certain)
+    if nobody_waits(failure):
+        names = (name for name in names if name in exercise.endless)
     name = next(names, PLAIN_ERROR if plain else "")
     hint = exercise.mistakes.get(name, "")
     if not hint and not said[-1]:
-        said.append(all_alike(failure))
+        said.append(all_alike(failure) or works_on(failure))
     return Verdict(False, _lines(said), hint, mistake=name, rank=failure.rank, problem=failure.problem)
 
 

@@ -12,11 +12,17 @@ from labkit.errors import NoSuchRank
 from labkit.launch.reports import IN_NO_CALL
 
 _WAITING = re.compile(r"\bi?(?:send|recv)\b")
+_WAITS = re.compile(r"^rank \d+ waits in ", re.MULTILINE)
 
 
 def hangs(failure: Failure) -> bool:
     """Return whether the run did not end."""
     return failure.kind in HANGS
+
+
+def nobody_waits(failure: Failure) -> bool:
+    """Return whether time was up and no rank stood in a communication call: whatever is wrong, it is no message."""
+    return failure.kind == "timeout" and not failure.waits and not _WAITS.search(failure.detail)
 
 
 def waits_in(failure: Failure, operation: str) -> bool:
@@ -64,6 +70,13 @@ def all_alike(failure: Failure) -> str:
     if waits_in(failure, "recv"):
         return "All of them wait in a receive: nobody has come to the send that it needs."
     return ""
+
+
+def works_on(failure: Failure) -> str:
+    """Return, of a run in which time was up and nobody waits, what to look for, or "" where its message says it."""
+    if not nobody_waits(failure) or "endless loop" in failure.message:
+        return ""
+    return "Nothing waits for a message: look for a loop that does not end, or does too much, here or in another cell."
 
 
 def _finished(case: Case, failure: Failure) -> set[int]:

@@ -293,19 +293,19 @@ def copies(
     write = load("labkit.grading.reports.copies_command", "write_copies")
     with load("labkit.progress", "steps")("reading") as told:
         found = write(paths, lesson, out, earlier or (), pack or (), course, closed, owners, told)
-    whose = {
-        case.id: ", ".join(case.names[:12]) + (f" and {len(case.names) - 12} more" if len(case.names) > 12 else "")
-        for case in found.cases
-    }
+    whose = {}
+    for case in found.cases:
+        names = found.called(case.names)
+        whose[case.id] = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     if book:
         load("labkit.grading.book.commands", "keep_cases")(book, whose)
     for case in found.cases:
         note = f" (closed: {closed[case.id]})" if case.id in closed else ""
         typer.echo(f"{case.id}  {case.kind}, {case.share:.0%}: {whose[case.id]}{note}")
     if found.from_pack:
-        typer.echo(f"cells from a pack: {', '.join(found.from_pack)}")
+        typer.echo(f"cells from a pack: {', '.join(found.called(found.from_pack))}")
     for name, problem in found.unread.items():
-        typer.echo(f"not compared: {name}: {problem}", err=True)
+        typer.echo(f"not compared: {found.people.get(name, name)}: {problem}", err=True)
     typer.echo(f"{out}: {len(found.cases)} case{'s' if len(found.cases) != 1 else ''}")
 
 

@@ -52,6 +52,7 @@ _STATE_WORDS = {
     "died": "ended the kernel",
     "not_run": "was not run",
 }
+_EACH_TIME = "Each case runs your cells anew: what they compute or print outside of functions counts each time."
 
 
 @dataclass
@@ -297,7 +298,8 @@ class Grader:
         for case in hidden:
             if self._case_seconds > self.setting.limits.probe_seconds:
                 seconds = self.setting.limits.probe_seconds
-                tried.append(CaseResult(case.name, False, f"Not tried: the {seconds:g} s for all cases were used up."))
+                words = f"Not tried: the {seconds:g} s for all cases were used up."
+                tried.append(CaseResult(case.name, False, words, _EACH_TIME))
                 break
             outcome = self._case(exercise, rebuilt, secret, folder, case, beside)
             judged = self.oracle.judge(exercise.id, case, outcome.results, outcome.failure, outcome.wire)

@@ -345,7 +345,10 @@ PLACES = """() => {
   const [here, passed] = document.querySelectorAll(".heads .people > span");
   const inner = (each) => place(each).left + parseFloat(getComputedStyle(each).paddingLeft);
   const size = (each) => getComputedStyle(document.querySelector(each)).fontSize;
-  return { here: inner(here), passed: inner(passed), bottom: place(here).bottom,
+  const words = document.createRange();
+  words.selectNodeContents(passed);
+  return { room: of(".heads .wrong")[0].left - words.getBoundingClientRect().right,
+    here: inner(here), passed: inner(passed), bottom: place(here).bottom,
     help: of("#help")[0].top, lanes: of("#lanes")[0].top,
     left: Math.min(...of(".lane circle.here").map((dot) => dot.left)),
     right: Math.min(...of(".lane rect.track").map((bar) => bar.left)),
@@ -357,7 +360,7 @@ PLACES = """() => {
 
 @pytest.mark.in_turn
 def test_heads_stand_over_the_dots_and_a_phone_shows_who_wants_help_first(board: Running, browser: Any) -> None:
-    for number in range(9):
+    for number in range(30):
         board.send(f"learner {number}", "count_bytes", number < 5)
     board.send("learner 7", "chunk_bounds", False)
     post(board, "say", "learner 3", what="help")
@@ -367,6 +370,7 @@ def test_heads_stand_over_the_dots_and_a_phone_shows_who_wants_help_first(board:
     expect(page.locator("[data-id=count_bytes] .count.passed")).to_have_text("5", timeout=60_000)
     page.emulate_media(reduced_motion="reduce")
     at = page.evaluate(PLACES)
+    assert at["room"] > 0  # a head ends before the next one begins
     assert abs(at["here"] - at["left"]) < 12 and abs(at["passed"] - at["right"]) < 12
     assert at["sizes"][0] == at["sizes"][1] and at["bottom"] <= at["first"] + 1
     assert max(at["ahead"]) < min(at["tall"])  # where nobody is takes no room from where somebody is

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from labkit.checks.case import Case, Failure, Wait
+import pytest
+
+from labkit.checks.case import Case, Failure, FailureKind, Wait
+from labkit.checks.exercise import judge
 from labkit.checks.failures import failure_of
-from labkit.checks.hanging import all_alike, never_comes, nobody_waited, stays_away, waits_in
-from labkit.checks.rooms import find
+from labkit.checks.hanging import all_alike, never_comes, nobody_waited, nobody_waits, stays_away, waits_in
+from labkit.checks.rooms import exercises, find, lessons
 from labkit.checks.wire import Message, Wire, WireProblem
 from labkit.errors import RunTimeout
 from labkit.launch.reports import IN_NO_CALL
@@ -74,3 +77,29 @@ def test_a_rank_that_never_came_to_a_collective_is_told_from_one_that_owes_a_mes
         case, Failure("deadlock", None, "", waits=(Wait(0, "all_reduce"), Wait(1, "recv", 2))), Wire()
     )
     assert not stays_away(case, Failure("deadlock", None, "", waits=(*both, Wait(2, "all_gather"))), Wire())
+
+
+KINDS: tuple[FailureKind, ...] = ("not_implemented", "exception", "deadlock", "timeout", "died", "bad_result")
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("lesson", lessons())
+def test_every_failure_is_judged_and_an_endless_loop_is_no_mistake_about_messages(lesson: str) -> None:
+    for exercise in exercises(lesson).values():
+        case = exercise.visible[0]
+        ranks = "\n".join(f"rank {rank} is {IN_NO_CALL}" for rank in range(case.world_size))
+        for kind in KINDS:
+            failed = Failure(kind, 0, "It took more than 25 s.", ranks, "KeyError" if kind == "exception" else "")
+            verdict = judge(exercise, case, failed, Wire())
+            assert not verdict.passed, (exercise.id, kind)
+            if kind == "timeout":
+                assert verdict.mistake in {"", *exercise.endless}, (exercise.id, verdict)
+                assert verdict.mistake or "look for a loop that does not end" in verdict.message
+
+
+def test_a_rank_that_waits_is_not_a_loop() -> None:
+    waiting = f"rank 0 is {IN_NO_CALL}: it computes\nrank 1 waits in all_reduce, for rank 0"
+    assert not nobody_waits(Failure("timeout", 0, "", waiting))
+    assert not nobody_waits(Failure("timeout", 0, "", waits=(Wait(1, "recv", 0),)))
+    assert not nobody_waits(Failure("deadlock", None, ""))
+    assert nobody_waits(Failure("timeout", 0, "", waiting.partition("\n")[0]))

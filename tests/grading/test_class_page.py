@@ -186,6 +186,9 @@ def test_what_is_off_for_lateness_is_told_with_what_it_is_taken_from() -> None:
         ("It did not finish in time: an endless loop, or a message that never comes.", "no end in time"),
         ("It took more than 5 s, all that this run had: an endless loop, or too much to do.", "no end in time"),
         ("What came back cannot be judged: a set.", "no answer that can be read"),
+        ("No result within 25 s: rank 0 still ran.", "no end in time"),
+        ("Not tried: the 300 s for all cases were used up.", "not tried"),
+        ("Rank 2 printed more than 64 MB and was ended.", "a rank that ended early"),
         ("Rank 4 has 0.422 in element 4.", "a wrong result"),
     ],
 )
@@ -230,6 +233,8 @@ def test_on_a_phone_squares_are_one_row_below_the_name_and_points_stand_at_the_r
     numbers = page.eval_on_selector_all("#marks tbody tr:nth-child(2) td.square", NUMBERS)
     assert numbers == ["1.1", "1.2", "1.3", "1.4", "1.5", "1.6"]
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    cut = "(all) => all.map((each) => each.scrollWidth - each.clientWidth)"
+    assert page.eval_on_selector_all(".wide", cut) == [0]  # how each exercise went is there without scrolling sideways
     page.set_viewport_size({"width": 1440, "height": 900})
     page.click("header a")  # opens beside the list, as a row's link does
     assert page.locator("#panel.open").count() == 1

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -146,6 +147,22 @@ def test_the_page_shows_both_sides_of_each_exercise_and_escapes_them() -> None:
     assert line in unescape(text) and renamed(made["student 001"])["1.3"].splitlines()[5] in unescape(text)
 
 
+@pytest.mark.browser
+def test_names_as_long_as_a_platform_makes_them_are_not_cut_on_a_phone(tmp_path: Path, browser: Any) -> None:
+    """Before a roster is imported, files go by their own names."""
+    [cells] = made_answers(["one"]).values()
+    works = [Work(f"{name}{'_02_ring_all_reduce' * 3}", cells) for name in ("lovelace", "hopper", "turing")]
+    exercises = tuple(Exercise(each, "T", ("f",), 4, 1, 1, 1) for each in cells)
+    (file := tmp_path / "copies.html").write_bytes(
+        copies_page(copies(works, {}), works, Manifest("01_made", "Made", "", exercises), {})
+    )
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.goto(file.as_uri())
+    assert page.locator(".sides b").count() > 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.close()
+
+
 def test_a_line_with_other_names_is_marked_on_both_sides_as_one_that_is_the_same_to_the_letter() -> None:
     mine = "def f(x, n):\n    total = x + n  # add\n    y = 3\n    return total"
     theirs = "def f(x, n):\n    # so\n    acc = x + n\n    z.y(4)\n    return acc"
@@ -204,6 +221,12 @@ def test_copies_on_the_command_line_and_a_case_is_closed_with_a_note(course: Cou
         AssertionError, match=rf"no case 3fa91c20 in this gradebook; it knows {case} \(ada, grace, 2025"
     ):
         labkit("gradebook", "close-case", "3fa91c20", "--note", "never printed")
+    (roster := tmp_path / "roster.csv").write_text(
+        "Name,Login\nAda Lovelace,ada\nGrace Hopper,grace\nAlan Turing,alan\n"
+    )
+    labkit("roster", "import", str(roster))
+    said = labkit(*words, "--earlier", str(tmp_path / "2025"))  # people, not files
+    assert "100%: Ada Lovelace, Grace Hopper, 2025: zoe" in said and "not compared: Alan Turing: " in said
 
 
 LONG = {

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -300,3 +301,14 @@ def test_a_run_ends_with_whose_work_needs_a_look_and_why(tmp_path: Path) -> None
     assert said(good, torn, lost) == "2 need a look: di (not graded), cy (nothing works yet)"
     many = said(*(handed_in(f"s{number}", "failed") for number in range(9)))
     assert many.startswith("9 need a look: s0 (nothing") and many.endswith("s4 (nothing works yet) and 4 more")
+
+
+@pytest.mark.in_turn
+def test_what_was_not_tried_because_time_was_up_says_what_takes_it(course: Course, tmp_path: Path) -> None:
+    write_submission(tmp_path / "in" / "alice.ipynb", RIGHT)
+    short = replace(LIMITS, probe_seconds=1e-9)
+    grade(
+        [tmp_path / "in"], "90", tmp_path / "out", course=course.root, sandbox=SANDBOX, limits=short, points_only=True
+    )
+    page = (tmp_path / "out" / "alice" / "feedback.html").read_text()
+    assert "Not tried: the 1e-09 s for all cases were used up." in page and "Each case runs your cells anew" in page

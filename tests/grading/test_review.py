@@ -205,6 +205,9 @@ def test_a_class_is_read_by_key_press_in_a_browser(browser: Any, out: Path, link
     page.goto(link)
     page.get_by_text("0 of 4 answers read, by kim.").wait_for()
     page.get_by_text("5 students wrote these 4.").wait_for()  # what was written twice is one answer
+    assert page.locator("#asked code").inner_text() == "all_reduce" and "`" not in page.locator("#asked").inner_text()
+    assert page.locator("#model").inner_text().endswith("counts its rank. A test in which every rank gives another "
+                                                        "value would notice it.")  # fmt: skip
     card = page.locator('article[aria-current="true"]')
     rubric = [" ".join(each.split()) for each in page.locator("#rubric li").all_inner_texts()]
     assert rubric == ["1 says the mean is too small 2 points", "2 names a test with unequal values 1 point"]

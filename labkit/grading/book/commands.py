@@ -314,7 +314,9 @@ def write_sheet(
         assert moodle is not None
         sheet = moodle_csv(moodle, grades, known.__getitem__)
     write_whole(out, sheet.data)
-    typer.echo(f"{out}: {sheet.num_filled} of {len(grades)} grades")
+    nothing = sum(not (grade.num_attempts or grade.adjusted) for grade in grades)
+    why = f"; {nothing} handed in nothing" if nothing else ""
+    typer.echo(f"{out}: {sheet.num_filled} of {len(grades)} grades{why}")
     if sheet.unmatched:
         has = "has a grade" if len(sheet.unmatched) == 1 else "have grades"
         typer.echo(f"labkit: {some(sheet.unmatched)} {has} and no row in the sheet", err=True)

@@ -22,8 +22,11 @@ _KINDS = {
     "It did not finish": "no end in time",
     "It took more than": "no end in time",
     "What came back cannot": "no answer that can be read",
+    "No result within": "no end in time",
+    "Not tried": "not tried",
 }
-"""What came back, by how it begins, as `labkit.checks.failures` says it; whatever else came back is a wrong result."""
+"""What came back, by how it begins, as `labkit.checks.failures` and the grader say it; all else is a wrong result."""
+_ENDED = re.compile(r"^Rank \d+ (?:was ended|ended with|broke off|printed more)")
 _MOST_BINS = 12
 
 
@@ -189,6 +192,8 @@ def _kind(came_back: str) -> str:
     """Return in words what kind of failure came back that no check has a name for."""
     if raised := _RAISED.match(came_back):
         return f"raises {raised[1]}"
+    if _ENDED.match(came_back):
+        return "a rank that ended early"
     return next((kind for begins, kind in _KINDS.items() if came_back.startswith(begins)), "a wrong result")
 
 

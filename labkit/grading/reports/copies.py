@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -72,11 +72,17 @@ class Copies:
         cases: The identical first, larger groups first; then pairs that are much the same.
         from_pack: Exercises whose cell is a handed out pack's answer, by student.
         unread: What could not be compared, and why, by student.
+        people: Whose files are by the roster, by their names; of nobody known nothing.
     """
 
     cases: tuple[Case, ...]
     from_pack: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
+    people: Mapping[str, str] = field(default_factory=dict)
+
+    def called(self, names: Iterable[str]) -> list[str]:
+        """Return whose these files are, once each; a file of nobody known goes by its own name."""
+        return list(dict.fromkeys(self.people.get(name, name) for name in names))
 
 
 def copies(works: Sequence[Work], handed_out: Mapping[str, str], packs: Sequence[Mapping[str, str]] = ()) -> Copies:

@@ -87,7 +87,7 @@ def questions(results: Sequence[GradedSubmission], lesson: Lesson, key: bytes) -
     if unknown := sorted(set(found) - set(lesson.rubrics)):
         raise ConfigError(f"{lesson.name} has no rubric for {', '.join(unknown)}; was it graded with another course?")
     models = {
-        cell.exercise: "\n".join(line for cut in cell.cuts for line in cut.lines) or cell.source
+        cell.exercise: _flowing("\n".join(line for cut in cell.cuts for line in cut.lines) or cell.source)
         for cell in lesson.cells
         if cell.role == "write"
     }
@@ -128,6 +128,11 @@ def _asked(prose: str) -> str:
     """Return the last paragraph of a cell, headings left out: the question."""
     paragraphs = [each.strip() for each in prose.split("\n\n") if each.strip() and not each.lstrip().startswith("#")]
     return " ".join(paragraphs[-1].split()) if paragraphs else ""
+
+
+def _flowing(text: str) -> str:
+    """Return prose without the ends of lines of its source; paragraphs and items of lists stay."""
+    return re.sub(r"(?<=\S)[ ]?\n(?=[^\s*-])", " ", text)
 
 
 def _id(key: bytes, exercise: str, text: str) -> str:

@@ -149,7 +149,7 @@ def _not_the_smallest(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def _nothing(case: Case, got: Got, wire: Wire) -> bool:
-    return any(came is None for *_, came in _wrong(case, got))
+    return isinstance(got, tuple) and any(came is None for *_, came in _wrong(case, got))
 
 
 MISTAKES = (

@@ -108,6 +108,8 @@ def _among_the_kept(case: Case, place: int) -> Value:
 def _one_without_its_list(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether one damaged entry came as a number, and others as a list."""
     mine, right = values_of(got), expected(case)
+    if not mine:
+        return False  # it failed
     bare = [value == places[0] for value, places in zip(mine, right, strict=True)
             if type(value) is int and isinstance(places, list) and len(places) == 1]  # fmt: skip
     return bool(bare) and all(bare) and len(bare) < len(mine)
@@ -116,9 +118,13 @@ def _one_without_its_list(case: Case, got: Got, wire: Wire) -> bool:
 def _no_order(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether these are the right places, not all of them in order."""
     mine, right = values_of(got), expected(case)
-    return mine != right and all(
-        isinstance(each, list) and all(type(at) is int for at in each) and sorted(cast(list[int], each)) == wanted
-        for each, wanted in zip(mine, right, strict=True)
+    return (
+        bool(mine)
+        and mine != right
+        and all(
+            isinstance(each, list) and all(type(at) is int for at in each) and sorted(cast(list[int], each)) == wanted
+            for each, wanted in zip(mine, right, strict=True)
+        )
     )
 
 

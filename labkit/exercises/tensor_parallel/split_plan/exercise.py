@@ -142,7 +142,7 @@ EXERCISE = declared(
                 "matrices whole."),
         Mistake(_EVERY,
                 "24 matrices have 3^24 plans. Of the plans for the first few matrices, which can you drop, because "
-                "another one is better whatever comes after?", says=("timeout",)),
+                "another one is better whatever comes after?", says=("timeout",), endless=True),
         Mistake(WRONG_LENGTH, "Give one word for each matrix, in order."),
     ),
     visible=(
