@@ -76,8 +76,8 @@ class Exercise:
         blame: Yields the mistakes that a failure points to.
         general: Mistakes that many wrong answers look like, so that the pattern over all cases says more.
         certain: Mistakes that are recognised for certain in a plain Python error too (an IndexError, a TypeError, ...).
-        endless: Mistakes by which time is up although no rank waits in a communication call; no other is named then.
             Others are not looked for there: such an error says itself what is wrong and on which line.
+        endless: Mistakes by which time is up although no rank waits in a communication call; no other is named then.
         least: What must travel in a case, whatever the way it is done.
         structure: What each rank's result looks like, in the terms of `labkit.checks.structure`; None where what the
             oracle returns says it.
