@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 03 Collectives at scale
 #
-# Your ring is right, and no algorithm with messages between pairs of ranks sends fewer bytes. Real jobs have
+# Your ring is right, and as long as only ranks add, no algorithm needs fewer bytes on its busiest link. Real jobs have
 # gradients in bfloat16, non-contiguous tensors, sub-groups, tiny tensors on many ranks, and machines with a slow card
 # between them. **Which algorithm is fastest, and how would you know before you rent the machines?**
 #
@@ -90,7 +90,8 @@ def ring_sum(tensor: torch.Tensor) -> None:
 # %% [markdown]
 # ## 2 A drop-in for `dist.all_reduce`
 #
-# `ring_sum` is right for tidy tensors. A drop-in takes any tensor, and other operations (another `combine`).
+# `ring_sum` is right for tidy tensors. A drop-in takes any tensor, and other operations than the sum (pass another
+# `combine`).
 #
 # **Layout.** A transposed tensor is a view whose elements do not lie next to each other. `view(-1)` refuses it, and
 # `reshape(-1)` copies it. `tensor.contiguous()` returns the tensor itself if it is contiguous, and otherwise a
@@ -109,9 +110,10 @@ for _ in range(1000):
 labkit.reveal("bfloat16_total", total)
 
 # %% [markdown]
-# After 256, the next number that bfloat16 can hold is 258. So 256 + 1 rounds back to 256. A ring also adds
-# one value after another, and rounds on **every hop**. So send partial sums as float32, and round to 16 bits only at
-# the end. PyTorch's `fully_shard` calls this `reduce_dtype`.
+# After 256, the next number that bfloat16 can hold is 258. 257 lies half way, and a tie goes to the number whose last
+# bit is 0: 256 + 1 is 256. A ring also adds one value after another, and rounds on **every hop**. So send partial sums
+# as float32, and round a chunk to 16 bits when its sum is complete. That costs twice the bytes in the reduce-scatter;
+# the all-gather still sends 16 bits. PyTorch's `fully_shard` calls this `reduce_dtype`.
 
 # %% [markdown] tags=["slide-only"]
 # ## Round once, not on every hop
@@ -134,9 +136,9 @@ def all_reduce_over(tensor: torch.Tensor, ranks: Sequence[int], op: dist.ReduceO
 
     Args:
         tensor: Any shape, contiguous or not; float32, float64, bfloat16, float16 or integers; changed in place.
-            For bfloat16 and float16, compute in float32 whatever the op, and round once at the end. Then the error does
-            not grow with the number of ranks.
-        ranks: Global ranks, the same list on each of them. Only they call.
+            For bfloat16 and float16, compute in float32 whatever the op, and round once at the end. Then the error
+            hardly grows with the number of ranks.
+        ranks: Global ranks, the same list on each of them. Only these ranks call.
         op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG divides the sum by the length of ranks. For 16-bit types it
             divides before rounding; for integers it rounds towards zero.
     """
@@ -236,8 +238,8 @@ labkit.check("drop_in_all_reduce", ring_all_reduce)
 # and drops out. When one rank has the sum, it sends it back down the same tree.
 #
 # **algbw** is the tensor's bytes divided by the time. You cannot compare it with a data sheet, because each link
-# carries more than the tensor: 7/4 of it in a ring of eight. **busbw** is comparable: take the bytes that each link of
-# a *ring* carries, and divide by the measured time, whatever the algorithm.
+# carries more than the tensor: 7/4 of it in a ring of eight. **busbw** is comparable: whatever the algorithm, take the
+# bytes that each link would carry in a *ring*, and divide them by the measured time.
 #
 # ### Exercise [[ring_cost]]
 #
@@ -321,8 +323,9 @@ labkit.figure("nodes", num_nodes=2, gpus_per_node=4)
 # (In the ring, 7/4 of a tensor crosses between the machines in each direction; in the tree, one tensor. The figure adds
 # up both directions.)
 #
-# Eight H100s in two machines of four sum 16 MB by `ring_sum`, first with a network card for each GPU, then with **one
-# card for all four**. A card carries both directions at once. How many times longer does the second run take?
+# Eight H100s, in two machines of four, run `ring_sum` on 16 MB: first with a network card for each GPU, then with **one
+# card for all four** of a machine. A card carries both directions at once. How many times longer does the second run
+# take?
 
 # %% tags=["predict"]
 labkit.predict("one_card_slowdown", 2.0, unit="times")
@@ -345,23 +348,26 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 
 # %% [markdown]
 # It takes no longer. Of four cards, the ring used one to send and one to receive; one card can do both. But 7/4 of the
-# tensor crosses in each direction, while NVLink is mostly idle. **Design a better all-reduce.** GPUs that share a card
-# queue for it.
+# tensor crosses in each direction, while NVLink is mostly idle. **Design a better all-reduce.**
 #
 # ### Exercise [[unequal_links]]
 #
 # *44 points, about 40 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links slower
-# than the rest. Return one plan for each rank, made of lesson 02's records. The tensor has 64 MB. You may cut it into
-# up to 64 equal chunks, numbered from 0 without gaps, and send any chunk to anybody.
+# than the rest. A message has a latency of 7.2 µs inside a node and of 9.3 µs between nodes. Each GPU has one NVLink
+# port, and each node one card. Either sends one message at a time and receives one at a time; others wait in line.
 #
-# A rank starts all messages of a step together, and its next step when they are done. Messages have no names: the n-th
-# `Recv` of b from a takes the n-th `Send` of a to b.
+# Return one plan for each rank, made of lesson 02's records. The tensor has 64 MB. You may cut it into up to 64 equal
+# chunks, numbered from 0 without gaps, and send any chunk to anybody.
 #
-# Your score is the time until the last rank is done; additions cost nothing. Each cluster earns its own points: half
-# for beating the ring in rank order (`naive`), half for being as fast as our version of BlueConnect (Cho and others,
-# 2019), whose rings avoid slow links.
+# A rank starts all messages of a step together. It starts its next step when all of them have left and arrived, and
+# does not wait for other ranks. Messages are matched by order: the n-th `Recv` of rank b from rank a takes the n-th
+# `Send` of a to b.
+#
+# Your score is the time until the last rank is done; additions cost nothing. Each cluster earns its own points. Half
+# are for beating the ring in rank order (`naive`). The other half are for being as fast as BlueConnect (Cho and others,
+# 2019) in our version, whose rings go round slow links.
 
 
 # %% tags=["given"]
@@ -383,7 +389,7 @@ def all_reduce_plans(
             listed have f = 1.
 
     As in lesson 02: within one step, a rank receives no chunk twice, and does not both send and receive the same chunk.
-    A message carries what its chunk held before the step.
+    So a message carries what its chunk held before the step.
     """
     # BEGIN SOLUTION unequal_links
     firsts = range(0, num_ranks, ranks_per_node)
@@ -445,8 +451,8 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # %% [markdown]
 # With as many chunks as ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
 #
-# How fast could it be? Each of two nodes needs the other's sum. So 64 MB must leave each node through its card. At 48
-# GB/s (50 less headers), that takes 1,333 µs.
+# How fast could it be? Each of two nodes needs the other's sum. So 64 MB must leave each node through its card. Headers
+# leave 48 of its 50 GB/s, so that takes at least 1,333 µs.
 
 # %% [markdown] tags=["slide-only"]
 # ## The card sets the floor: 1,333 µs
@@ -465,7 +471,7 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # * Ring for many bytes, tree for few. **α and β** tell you where the crossover is.
 # * **busbw** is what you compare with the data sheet.
 # * Round once. Divide once. Copy back what you copied.
-# * Let the slow link carry the tensor once; keep the fast links busy meanwhile.
+# * Send over a slow link only what must cross it; keep the fast links busy meanwhile.
 #
 # **The next question.** Backward computes gradients one after another, the last layer's first. Send each one as soon as
 # it is ready, and you pay the latency hundreds of times. Send all at the end, and you pay it once, but GPUs idle. What
@@ -548,8 +554,8 @@ def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None
 labkit.check("tree_all_reduce", tree_all_reduce)
 
 # %% [markdown]
-# The virtual cluster is another model, and it runs *your* tree: 64 GPUs, each in its own machine with one 400 Gb/s
-# port.
+# The formula is one model. The virtual cluster is another, and it runs *your* tree: 64 GPUs, each in its own machine
+# with one 400 Gb/s port.
 
 # %% seconds=12
 alpha, beta = 9.3e-6, 48e9  # of such a port, by the catalogue in labkit.hardware
@@ -560,9 +566,10 @@ for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
         print(f"{name:6}  {all_reduce.__name__:15}  formula {formula:6.0f} µs  cluster {cluster:6.0f} µs")
 
 # %% [markdown]
-# The formula leaves out the additions: for the ring, 252 µs at both sizes. Each addition is a kernel that takes 4 µs
-# to launch, longer than adding a chunk takes here. The ring launches 63 of them one after the other, and 63 · 4 = 252.
-# The tree launches only 6. At 4 KiB they take 24 µs; at 64 MiB, where each adds the whole tensor, they take 414 µs.
+# The formula leaves out the additions: for the ring, 252 µs at both sizes. Each addition is a kernel. The cluster
+# counts its launch, 4 µs, or its work, whichever takes longer. For a chunk that is the launch: the ring's 63 additions
+# come one after the other, and 63 · 4 = 252. The tree has only 6. At 4 KiB they take 24 µs; at 64 MiB, where each adds
+# the whole tensor, they take 414 µs.
 
 # %% [markdown] tags=["slide-only"]
 # ## A tree: few steps, many bytes
@@ -637,8 +644,8 @@ labkit.check("all_to_all", all_to_all)
 # ## Bonus: What NCCL does beyond this
 #
 # **Two trees.** NCCL's tree is two trees at once, each rank a leaf in one of them, and the tensor moves in small
-# pieces. If cutting costs nothing, an all-reduce takes about 2 log₂ N latencies plus the time to send the tensor twice
-# (Sanders, Speck and Träff, 2009). On the same 64 GPUs, **up to what size is it faster than the ring?**
+# pieces. Ignore what the cutting costs. Then an all-reduce takes about 2 log₂ N latencies plus the time to send the
+# tensor twice (Sanders, Speck and Träff, 2009). On the same 64 GPUs, **up to what size is it faster than the ring?**
 
 # %% tags=["predict"]
 labkit.predict("two_trees_win_below", 6.0, unit="MB")
@@ -648,18 +655,18 @@ two_trees = [(2 * 6 * 10e-6 + 2 * size / 50e9, ring_seconds(size, *ON_64), size)
 labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees if trees < ring) / MB)
 
 # %% [markdown]
-# In one tree, the whole tensor crosses twelve links one after another. Two trees with small pieces keep all links busy:
-# each rank sends 2 tensors. In the ring it sends 2 · 63/64 = 1.97. Only for a huge tensor does this small saving earn
-# back the ring's 126 - 12 = 114 extra latencies.
+# In one tree, the whole tensor crosses twelve links one after another. With two trees and small pieces all links work
+# at once, so only the bytes of one rank count: it sends 2 tensors. In the ring it sends 2 · 63/64 = 1.97. Only for a
+# huge tensor does this small saving earn back the ring's 126 - 12 = 114 extra latencies.
 #
 # * **One kernel** runs all steps, and adds while it receives. It takes some of the GPU's processors and memory
 #   bandwidth from your computation.
 # * **Channels.** Several rings at once, by different routes, each with a share of the tensor, so that every card is
 #   used.
-# * **Protocols.** *LL* puts a 4-byte flag beside every 4 bytes: half the bandwidth, little latency. *LL128* spends 8
-#   bytes of 128. *Simple* sends large blocks: full bandwidth, more latency.
-# * **NVLink SHARP.** The switch adds, so each link of eight GPUs carries 9/8 of the tensor (lesson 00), not 7/4. busbw
-#   can then exceed what the link carries.
+# * **Protocols.** *LL* puts a 4-byte flag beside every 4 bytes: half the bandwidth, little latency. *LL128* uses 8 of
+#   every 128 bytes for flags. *Simple* sends large blocks: full bandwidth, more latency.
+# * **NVLink SHARP.** The switch adds. With eight GPUs each GPU's link then carries 9/8 of the tensor (lesson 00), not
+#   7/4. busbw can then exceed what the link carries.
 # * **Choice.** For every call NCCL estimates the time of each algorithm and protocol, from tables of latencies and
 #   bandwidths. `NCCL_ALGO` and `NCCL_PROTO` force it; `NCCL_DEBUG=INFO` shows what it found.
 #

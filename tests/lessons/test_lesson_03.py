@@ -38,7 +38,7 @@ class TestContract(LessonContract):
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
         "non-contiguous tensors": r"transposed tensor",
-        "bfloat16": r"256 \+ 1 rounds back to 256",
+        "bfloat16": r"256 \+ 1 is 256",
         "average": r"avg divides the sum",
         "sub-groups": r"\*\*sub-groups\.\*\*",
         "async_op": r"async_op=true",
@@ -126,6 +126,13 @@ def test_the_pars_of_the_design_are_what_ring_and_two_levels_take() -> None:
 def test_a_card_carries_64_mb_in_1333_us() -> None:
     cluster = cluster_of(8, 4, [])
     assert round(64e6 / cluster.nic.payload_bytes_per_second * 1e6) == 1333  # quoted in the text
+
+
+def test_a_message_of_the_design_has_the_latency_that_the_text_says(lesson: Lesson) -> None:
+    cluster = cluster_of(8, 4, [])
+    inside, between = (f"{link.latency_ns / 1e3:.1f} µs" for link in (cluster.link, cluster.nic))
+    says = f"A message has a latency of {inside} inside a node and of {between} between nodes."
+    assert any(says in " ".join(cell.source.split()) for cell in lesson.cells)
 
 
 def test_numbers_in_the_text_are_those_of_formulas_and_pars(lesson: Lesson, answers: types.SimpleNamespace) -> None:
