@@ -11,7 +11,8 @@ export const TORCHS = { cap: 25 * MIB, first: MIB }; // of torch's DDP where nob
 const [ROW, BAR] = [19, 12]; // pixels
 const [HIDDEN, STEP] = [50, 62]; // pixels of what is hidden, and of what a step takes, before the bars
 const COUNTS = 72; // pixels of how many buckets there are, where there is room
-const COMPUTING = [36, 162]; // pixels of it at most, where there is little room and much: it is the same in all
+const TIGHT = 260; // pixels of a plot that has no room for what is hidden
+const COMPUTING = [20, 162]; // pixels of it at most, where there is little room and much: it is the same in all
 const HEADS = 10; // pixels under what is said over the bars
 const BOLD = 0.8; // of the letters in a line that are not bold
 const ROOMY = 600; // pixels of a plot that has room for reasons
@@ -49,7 +50,7 @@ function rowOf({ data, values, counts, hidden, curve, sizes, now }, [group, whol
   const isThis = group.some((k) => data.caps[k] === values.cap);
   const isBest = group.includes(curve.indexOf(least(curve)));
   const why =
-    (!cap && `first ${mib(TORCHS.first)}, then ${mib(TORCHS.cap)}`) ||
+    (!cap && "first 1 MiB, then 25 MiB") ||
     (count === 1 && "sent after backward") ||
     (count === sizes.length && "one per gradient");
   const marks = [isBest && "✓ best", isRoomy && isThis && "this cap, as above"].filter(Boolean).join(", ");
@@ -57,7 +58,7 @@ function rowOf({ data, values, counts, hidden, curve, sizes, now }, [group, whol
   return {
     cap,
     name: nameOf(data, group),
-    sent: `${count} bucket${count === 1 ? "" : "s"}`,
+    sent: isRoomy ? `${count} bucket${count === 1 ? "" : "s"}` : "",
     hidden: hidden[group[0]],
     whole,
     words,
@@ -71,7 +72,7 @@ const cut = (x, y) =>
   line(x + 3, y + BAR + 2, x - 3, y - 2, "", { style: "stroke:var(--lk-ground,Canvas);stroke-width:4" });
 
 /** A row { x, wide } from its name on: computing, then what is exposed; this cap's is framed. */
-function rowMarkup(row, { x, y, wide, left, from, scale, far, compute, isCut }) {
+function rowMarkup(row, { x, y, wide, left, from, scale, far, compute, isCut, room }) {
   const bold = row.isBest ? " bold" : "";
   const end = from + (Math.min(row.whole, far) - compute) * scale;
   const told = row.words.map(
@@ -85,7 +86,7 @@ function rowMarkup(row, { x, y, wide, left, from, scale, far, compute, isCut }) 
     (row.whole > far ? cut(end - 12, y) : "") +
     text(x - 6, y + BAR - 2, row.name, `small end${bold}`) +
     text(x, y + BAR - 2, row.sent, "small grey") +
-    text(left - 8 - STEP, y + BAR - 1, row.hidden, `end${bold}`) +
+    (room ? text(left - 8 - STEP, y + BAR - 1, row.hidden, `end${bold}`) : "") +
     text(left - 8, y + BAR - 1, seconds(row.whole), `end${bold}`) +
     tag("text", { x: end + 6, y: y + BAR - 1 }, told.filter(Boolean).join(""))
   );
@@ -96,12 +97,14 @@ export function capBars(scene, { x, y, wide }) {
   const { advice, curve, now } = scene;
   const isRoomy = wide >= ROOMY;
   const rows = groupsOf(scene).map((group) => rowOf(scene, group, isRoomy));
-  const left = x + HIDDEN + STEP + (isRoomy && COUNTS);
+  const room = wide < TIGHT ? 0 : HIDDEN;
+  const left = x + room + STEP + (isRoomy && COUNTS);
   const most = COMPUTING[Number(isRoomy)];
   const far = FAR * least(curve);
   const beside = (words) => LETTER * words.filter(Boolean).join("  ").length + 10;
-  const room = ({ words, whole }) => (x + wide - left - most - beside(words)) / (Math.min(whole, far) - now.compute);
-  const scale = least([...rows.map(room), (ENLARGED * wide) / now.compute]);
+  const perSecond = ({ words, whole }) =>
+    (x + wide - left - most - beside(words)) / (Math.min(whole, far) - now.compute);
+  const scale = least([...rows.map(perSecond), (ENLARGED * wide) / now.compute]);
   const isCut = now.compute * scale > most;
   const from = left + least([most, now.compute * scale]);
   const [head, tall] = wrapped(advice, y + 14, BOLD * (x + wide), "plain bold");
@@ -119,11 +122,9 @@ export function capBars(scene, { x, y, wide }) {
           words(left + most, parts[1]),
         14,
       ]
-    : wrapped(`hidden, step ${parts.join(" ")}`, y + tall + 17, x + wide);
+    : wrapped(`${room ? "hidden, " : ""}step ${parts.join(" ")}`, y + tall + 17, x + wide);
   const top = y + tall + down + HEADS;
-  const frame = { x, wide, left, from, scale, far, compute: now.compute, isCut };
-  const bars = rows.map((row, k) =>
-    rowMarkup(isRoomy ? row : { ...row, sent: "" }, { ...frame, y: top + ROW * k + (!row.cap && APART) }),
-  );
+  const frame = { x, wide, left, from, scale, far, compute: now.compute, isCut, room };
+  const bars = rows.map((row, k) => rowMarkup(row, { ...frame, y: top + ROW * k + (!row.cap && APART) }));
   return [head + told + bars.join(""), tall + down + HEADS + ROW * rows.length + APART];
 }

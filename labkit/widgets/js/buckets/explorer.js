@@ -205,7 +205,7 @@ export function bucketExplorer(data) {
         numbers: numbersOf(scene),
         title: claim(scene),
         say: sentence(scene, step),
-        isNews: step < scene.now.plan.length || Boolean(data.faults?.[data.caps.indexOf(values.cap)]),
+        isNews: step < scene.now.plan.length, // what is wrong stands in the picture
         table: tableOf(scene),
         data: { buckets: scene.now.plan.length },
       };

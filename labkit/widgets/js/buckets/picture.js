@@ -52,10 +52,9 @@ class Sheet {
   thin({ begin, backward }) {
     const { sizes, x } = this.scene;
     const pixel = (sum(sizes) / backward / this.long) * this.end; // as many bytes
-    const words = `${sizes.filter((size) => size < pixel).length} are thinner than a pixel`;
-    return !words.startsWith("0") && holds(x(begin) - LEFT, words)
-      ? text(x(begin) - 8, 21, words, "small grey end")
-      : "";
+    const many = sizes.filter((size) => size < pixel).length;
+    const words = `${many} are thinner than a pixel`;
+    return many && holds(x(begin) - LEFT, words) ? text(x(begin) - 8, 21, words, "small grey end") : "";
   }
 
   /** The step of the sliders, on rank 0 and on the slowest. */
