@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from textwrap import wrap
 
-from labkit.plans.bucket_steps import Row, exposed
+from labkit.plans.bucket_steps import Row, communication, exposed
 from labkit.widgets.language import LIGHT, letter, tint
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text
 from labkit.words import plural
@@ -63,9 +63,11 @@ def still(
 
 
 def _claim(plan: Sequence[Sequence[int]], row: Row) -> str:
-    """Return what the step takes, and what of that is exposed communication."""
-    took = f"a step takes {1e3 * row.end:.3g} ms, {1e3 * exposed(row):.3g} ms for exposed communication"
-    return f"{plural(len(plan), 'bucket')}: {took}"
+    """Return how much of the communication backward hides."""
+    late, whole = exposed(row), communication(row)
+    share = min(round(100 * (1 - late / whole)), 99 if late else 100) if whole else 0
+    hidden = f"backward hides {share} % of {1e3 * whole:.3g} ms of communication"
+    return f"{plural(len(plan), 'bucket')}: {hidden}; {1e3 * late:.3g} ms is exposed"
 
 
 def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mark]:

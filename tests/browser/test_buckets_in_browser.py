@@ -86,10 +86,8 @@ def test_the_hooks_error_stands_under_the_axis_bucket_by_bucket(show: Open) -> N
 
 
 WIDTHS = "(all) => all.map((bar) => [Number(bar.dataset.cap), Number(bar.getAttribute('width'))])"
-ENDS = """(all) => all.filter((bar) => bar.dataset.cap).map((bar) => [Number(bar.dataset.cap),
-  Number(bar.getAttribute("x")) - Number(bar.previousElementSibling.getAttribute("x")),
-  Number(bar.getAttribute("width"))])"""
 CUT = "[data-cap] + line"
+COMPUTING_CUT = "rect:has(+ line + [data-cap])"
 
 
 def _ms(words: str) -> float:
@@ -99,17 +97,22 @@ def _ms(words: str) -> float:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("width", [400, 1440])
-def test_each_caps_bar_is_a_step_from_0_and_a_far_longer_one_is_cut_once(show: Open, width: int) -> None:
+def test_bars_are_as_long_as_what_is_exposed_and_computing_is_cut_alike_in_all(show: Open, width: int) -> None:
     page = show(bucket_explorer(), width=width)
     bars = dict(page.eval_on_selector_all("[data-cap]", WIDTHS))
     assert [cap / 2**20 for cap in bars] == pytest.approx([0.1, 1, 2, 3, 5, 8, 12, 25], abs=0.01)  # others are alike
-    whole = {cap: at + long for cap, at, long in page.eval_on_selector_all("[data-cap]", ENDS)}
-    assert min(bars, key=bars.__getitem__) == min(whole, key=whole.__getitem__) == 2 * 2**20
+    assert min(bars, key=bars.__getitem__) == 2 * 2**20
+    computing = page.eval_on_selector_all(COMPUTING_CUT, "(all) => all.map((bar) => bar.getAttribute('width'))")
+    assert len(computing) == 8 and len(set(computing)) == 1
+    assert max(bars.values()) > {400: 2, 1440: 4}[width] * float(computing[0])  # most of the width is what differs
+    scales = []
     for at, cap in ((0, 0.1), (4, 2), (6, 5), (9, 25)):
         set_slider(page, "cap", at)
         size = round(cap * 2**20)
-        exposed, step = (_ms(number(page, name)) for name in ("exposed", "step"))
-        assert exposed / step == pytest.approx(bars[size] / whole[size], rel=0.01)
+        scales.append(bars[size] / _ms(number(page, "exposed")))
+        hidden = page.inner_text(".labkit-figure header b").split(" hides ")[1].split(" %")[0]
+        assert f"{float(number(page, 'overlapped')[:-2]):.0f}" == hidden
+    assert scales == pytest.approx([scales[0]] * 4, rel=0.01)
     assert page.locator(CUT).count() == 0  # as long as they are
     set_slider(page, "latency", 100)  # 1 ms: then 80 buckets take 40 times as long as one
     bars = dict(page.eval_on_selector_all("[data-cap]", WIDTHS))
@@ -118,6 +121,9 @@ def test_each_caps_bar_is_a_step_from_0_and_a_far_longer_one_is_cut_once(show: O
     assert bar["x"] < cut["x"] < cut["x"] + cut["width"] < bar["x"] + bar["width"]
     left = page.eval_on_selector_all("[data-cap]", "(all) => all.map((bar) => bar.getAttribute('x'))")
     assert len(set(left)) == 1
+    set_slider(page, "latency", 0)
+    set_slider(page, "bandwidth", 25)  # 178 MB/s: what is exposed is far longer than computing, which is drawn whole
+    assert page.locator(COMPUTING_CUT).count() == 0 and ", cut" not in page.text_content("[data-part=stage]")
 
 
 def test_the_caps_that_are_called_ddps_are_torchs(tmp_path: Path) -> None:
@@ -207,38 +213,48 @@ def test_what_is_exposed_is_said_beside_the_bar_where_it_has_room_and_marks_on_a
 def test_the_best_cap_is_named_and_what_a_step_takes_under_each_and_the_cap_is_the_largest_slider(show: Open) -> None:
     page = show(bucket_explorer(), width=1440)
     words = page.eval_on_selector_all("[data-part=stage] text", "(all) => all.map((each) => each.textContent)")
-    assert words[words.index("cap") :][:4] == ["cap", "step", "= 16 ms of computing", "+ exposed communication"]
-    assert words[0] == "gradients" and number(page, "gradients") == "80"
+    assert words[words.index("cap") :][:5] == [
+        "cap", "hidden", "step", "= 16 ms of computing, cut", "+ exposed communication",
+    ]  # fmt: skip
+    assert words[0] == "80 gradients" and number(page, "gradients") == "80"
+    assert "40 are thinner than a pixel" in words
     cells = "(all) => all.filter((cell) => cell.getAttribute('width') >= 1).length"
     assert page.eval_on_selector_all("[data-parameter]", cells) == 40
     assert "a step: 16.9 ms" in words and number(page, "step") == "16.9 ms"
     told = words[words.index("80 buckets") - 1 :]
-    assert told[0::4][-2:] == ["25-100 MiB", "DDP’s default"]
-    assert told[1::4] == [f"{count} bucket{'s' * (count > 1)}" for count in (80, 40, 14, 8, 5, 3, 2, 1, 2)]
-    assert told[2::4] == [f"{ms} ms" for ms in (31.7, 20.8, 16.6, 16.7, 16.9, 17.3, 17.9, 19.6, 19.5)]
-    assert told[3::4] == [
-        "15.7 msone per tensor", "4.76 ms", "0.64 ms✓ best", "0.69 ms", "0.94 msthis cap, as above",
+    assert told[0::5][-2:] == ["25-100 MiB", "DDP’s default"]
+    assert told[1::5] == [f"{count} bucket{'s' * (count > 1)}" for count in (80, 40, 14, 8, 5, 3, 2, 1, 2)]
+    assert told[2::5] == [f"{share} %" for share in (39, 67, 91, 88, 80, 69, 52, 0, 9)]
+    assert told[3::5] == [f"{ms} ms" for ms in (31.7, 20.8, 16.6, 16.7, 16.9, 17.3, 17.9, 19.6, 19.5)]
+    assert told[4::5] == [
+        "15.7 msone per gradient", "4.76 ms", "0.64 ms✓ best", "0.69 ms", "0.94 msthis cap, as above",
         "1.27 ms", "1.85 ms", "3.59 mssent after backward", "3.51 msfirst 1 MiB, then 25 MiB",
     ]  # fmt: skip
     bars = page.eval_on_selector_all("[data-cap]", "(all) => all.map((bar) => bar.getAttribute('fill'))")
     assert [cap for cap, fill in enumerate(bars) if "wrong" in fill] == [4]  # what is red in the step above, too
     bold = page.eval_on_selector_all("[data-part=stage] text.bold", "(all) => all.map((each) => each.textContent)")
-    assert bold[-2:] == ["2 MiB", "16.6 ms"]  # the best, and no other row
+    assert bold[-3:] == ["2 MiB", "91 %", "16.6 ms"]  # the best, and no other row
     axis = page.locator("line.rule").evaluate_all("(all) => all.map((each) => Number(each.getAttribute('x2')))")
     optimizer = page.locator('[data-compute="model:O"]').evaluate(
         "(bar) => bar.x.baseVal.value + bar.width.baseVal.value"
     )
     assert max(axis) == pytest.approx(optimizer, abs=0.1)  # the clock stops with the step
     play = page.locator("[data-part=player]").bounding_box()
-    assert len(page.inner_text(".labkit-figure header b").split()) <= 12
-    told = "5 buckets: a step takes 16.9 ms, 0.94 ms for exposed communication"
+    assert len(page.inner_text(".labkit-figure header b").split()) <= 15
+    told = "5 buckets: backward hides 80 % of 4.71 ms of communication; 0.94 ms is exposed"
     assert page.inner_text(".labkit-figure header b") == told
     saved = "Of these caps 2 MiB is best: a step takes 16.6 ms, 1.8 % less than with 5 MiB, "
     assert saved + "15 % less than with DDP’s default" in page.text_content("[data-part=stage]")
     stage, sliders = (page.locator(f"[data-part={part}]").bounding_box() for part in ("stage", "sliders"))
+    labels = page.locator("[data-led] label")
+    tops = "(all) => all.map((label) => [...label.children].map((each) => Math.round(each.getBoundingClientRect().y)))"
+    looks = """(all) => all.map((each) =>
+      getComputedStyle(each).accentColor + getComputedStyle(each.parentNode).fontSize)"""
+    assert len(labels.all()) == 4 and len({tuple(each) for each in labels.evaluate_all(tops)}) == 1
+    assert len(set(page.locator("[data-led] input").evaluate_all(looks))) == 1  # replay's is no other slider
     assert sliders["x"] + sliders["width"] <= play["x"] and play["y"] + play["height"] <= stage["y"]  # one line
     assert page.inner_text("[data-part=player] output") == "5 of 5 buckets sent"
-    assert page.inner_text("[data-part=say]").endswith("Best of these caps: 2 MiB, 16.6 ms.")
+    assert page.inner_text("[data-part=say]").startswith(f"{told}. The step takes 16.9 ms. {saved}")
     hidden = "(place) => getComputedStyle(place).clipPath"
     assert page.eval_on_selector("[data-part=say]", hidden) == "inset(100%)"  # heard, and seen once
     wide = page.eval_on_selector_all(
@@ -253,8 +269,8 @@ def test_the_best_cap_is_named_and_what_a_step_takes_under_each_and_the_cap_is_t
     assert "Of these caps 2 MiB is best" in page.text_content("[data-part=stage]")
     assert "1.8 %" not in page.text_content("[data-part=stage]")
     set_slider(page, "late", 4)  # then a step waits, too, and its bar is not what is exposed
-    assert "+ exposed communication and waiting for the late rank" in page.text_content("[data-part=stage]")
-    told = page.inner_text(".labkit-figure header b").split(", ")[1].split(" for ")[0]
+    assert "+ exposed communication or waiting for the late rank" in page.text_content("[data-part=stage]")
+    told = page.inner_text(".labkit-figure header b").split("; ")[1].split(" is ")[0]
     assert f"{told}✓ best, this cap, as above" in page.text_content("[data-part=stage]")  # title and row say the same
     page.focus("[data-part=stage]")
     page.keyboard.press("ArrowLeft")  # a bucket under way is said nowhere else

@@ -48,12 +48,12 @@ function slidersOf(data, stacks) {
   if (!data.plans && !data.used) {
     sliders.push(choice("registered", "registered", "as used", ["as used", "backwards"]));
   }
-  const late = (share) => (share ? `${Number(share.toPrecision(2))} × backward` : "none");
+  const late = (share) => (share ? `${Number(share.toPrecision(2))} × backward` : "0 ms");
   sliders.push(
     choice("hook", "hook", data.hook, Object.keys(data.hooks)),
     choice("compare", "stack", data.compared, Object.keys(stacks)),
     powers("backward", "backward", data.backward, 1e-4, 10, seconds),
-    slider("late", "one rank late: all wait", data.late, 0, 1, late, 0.05),
+    slider("late", "a rank is late by", data.late, 0, 1, late, 0.05),
     slider("ranks", "ranks", data.ranks, 2, 64),
     ...linkSliders(data),
   );
@@ -83,7 +83,7 @@ function numbersOf({ data, now, stacked }) {
     ["compute", seconds(now.compute)],
     ["communication", seconds(comm)],
     ["exposed", seconds(exposed)],
-    ["overlapped", percent(comm && 1 - exposed / comm)],
+    ["overlapped", percent(now.overlapped)],
     ["skew", seconds(now.skew)],
     ["waits for the slowest rank", seconds(now.waits)],
     ["step", seconds(now.whole)],
@@ -95,10 +95,11 @@ function numbersOf({ data, now, stacked }) {
   ];
 }
 
-/** What the step takes, and what of that is no computing. */
-function claim({ now: { plan, skew, compute, whole } }) {
+/** How much of the communication backward hides, and what the step takes beyond computing. */
+function claim({ now: { plan, skew, compute, whole, comm, hidden } }) {
   const many = `${plan.length} bucket${plan.length === 1 ? "" : "s"}`;
-  return `${many}: a step takes ${seconds(whole)}, ${secondsOf(whole - compute, whole)} for ${beyond(skew)}`;
+  const rest = `${secondsOf(whole - compute, whole)} is ${beyond(skew)}`;
+  return `${many}: backward hides ${hidden} of ${seconds(comm)} of communication; ${rest}`;
 }
 
 /** Which cap is best, and what a step takes then; how much less that is than under this one and torch's. */
@@ -109,22 +110,17 @@ function advice({ data, values, curve }) {
     const saved = 1 - curve[best] / curve[at];
     return saved >= WORTH ? [`${part(saved)} less than with ${capOf(data, at)}`] : [];
   });
-  if (savings.length) return `${name}: a step takes ${seconds(curve[best])}, ${savings.join(", ")}`;
-  const isNear = curve[data.caps.indexOf(values.cap)] > curve[best];
-  return isNear ? `${name}; ${mib(values.cap)} is within ${part(WORTH)}` : name;
+  return [`${name}: a step takes ${seconds(curve[best])}`, ...savings].join(", ");
 }
 
 /** What is wrong with the plan; else the bucket that was sent last; in the end what the step costs. */
-function sentence({ data, values, now, curve }, step) {
-  const { plan, times, begin, comm, exposed, whole } = now;
+function sentence(scene, step) {
+  const { data, values, now } = scene;
+  const { plan, times, begin, whole } = now;
   const wrong = data.faults?.[data.caps.indexOf(values.cap)];
   if (wrong) return wrong;
   if (step && step < plan.length) return told(times[step - 1], begin);
-  const best = curve.indexOf(least(curve));
-  return (
-    `${plan.length} all-reduces: ${seconds(exposed)} of ${seconds(comm)} of communication is exposed; the step takes ` +
-    `${seconds(whole)}. Best of these caps: ${capOf(data, best)}, ${seconds(curve[best])}.`
-  );
+  return `${claim(scene)}. The step takes ${seconds(whole)}. ${advice(scene)}.`;
 }
 
 function tableOf({ now, run }) {
@@ -170,6 +166,7 @@ function sceneOf(data, stacks, values, isFaded) {
     stacked: stacks[values.compare].map(([change, name]) => [name, stepOf(data, { ...values, ...change })]),
     curve: caps.map(({ whole }) => whole),
     counts: caps.map(({ plan }) => plan.length),
+    hidden: caps.map(({ hidden }) => hidden),
     isFaded,
   };
 }
@@ -208,7 +205,7 @@ export function bucketExplorer(data) {
         numbers: numbersOf(scene),
         title: claim(scene),
         say: sentence(scene, step),
-        isNews: step < scene.now.plan.length || Boolean(data.faults?.[data.caps.indexOf(values.cap)]),
+        isNews: step < scene.now.plan.length, // what is wrong stands in the picture
         table: tableOf(scene),
         data: { buckets: scene.now.plan.length },
       };

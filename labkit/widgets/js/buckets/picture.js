@@ -1,8 +1,8 @@
 // The bucket explorer's picture, from top to bottom.
 
 import { strokeOf } from "../figure/colours.js";
-import { stripes, text } from "../figure/markup.js";
-import { most } from "../figure/numbers.js";
+import { holds, stripes, text } from "../figure/markup.js";
+import { most, sum } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
 import { capBars } from "./caps.js";
@@ -29,7 +29,7 @@ class Sheet {
     this.end = endOf(scene);
     this.scene = { ...scene, width, x: (time) => LEFT + (time / this.end) * this.long };
     this.y = 6;
-    this.svg = stripes(1) + text(0, 21, "gradients");
+    this.svg = stripes(1) + text(0, 21, `${scene.sizes.length} gradients`);
   }
 
   strip(step, link, tall) {
@@ -48,11 +48,20 @@ class Sheet {
     this.y += 6;
   }
 
+  /** How many gradients are not seen in the strip, where there is room before it. */
+  thin({ begin, backward }) {
+    const { sizes, x } = this.scene;
+    const pixel = (sum(sizes) / backward / this.long) * this.end; // as many bytes
+    const many = sizes.filter((size) => size < pixel).length;
+    const words = `${many} are thinner than a pixel`;
+    return many && holds(x(begin) - LEFT, words) ? text(x(begin) - 8, 21, words, "small grey end") : "";
+  }
+
   /** The step of the sliders, on rank 0 and on the slowest. */
   model(now) {
     const top = this.y;
     this.strip(now, "", 24);
-    this.svg += bucketEdges(now, 24, top, this.scene);
+    this.svg += bucketEdges(now, 24, top, this.scene) + this.thin(now);
     this.row("rank 0", modelRow(now), "model", "");
     const words = `${this.isRoomy ? "a step: " : ""}${seconds(now.whole)}`;
     this.svg += text(this.scene.x(now.whole) + 6, top + 51, words, "bold");

@@ -1,7 +1,7 @@
 // One training step for these positions of the sliders: its buckets, and when everything happens.
 
 import { letterOf } from "../figure/colours.js";
-import { most, range, sum } from "../figure/numbers.js";
+import { least, most, range, sum } from "../figure/numbers.js";
 import { bucketTimes, ddpPlan, mib } from "./plan.js";
 
 const DEFAULTS = { first: 0, registered: "as used" };
@@ -16,7 +16,7 @@ function planOf(data, { cap, first, graph, turn }, used) {
   return data.plans[data.caps.indexOf(cap)] ?? [range(data.sizes.length)];
 }
 
-/** Communication after backward that no computation hides, and how long rank 0 waits for the slowest before it. */
+/** Communication, what of it no computation hides after backward, and how long rank 0 waits for the slowest before. */
 function exposure(times, backward) {
   let over = backward;
   let exposed = 0;
@@ -27,7 +27,10 @@ function exposure(times, backward) {
     over = most([from, end]);
     exposed += over - from;
   }
-  return { over, exposed, waits };
+  const comm = sum(times.map(({ start, end }) => end - start));
+  const overlapped = 1 - exposed / comm || 0;
+  const hidden = `${least([Math.round(100 * overlapped), exposed ? 99 : 100])} %`; // all of it only if none is exposed
+  return { over, exposed, waits, comm, overlapped, hidden };
 }
 
 /** Times count from backward's begin; `begin` is when that is, from the step's begin on. */
@@ -45,12 +48,11 @@ export function stepOf(data, chosen) {
   }));
   const [forward, optimizer] = [data.forward, data.optimizer].map((part) => (part * backward) / data.backward);
   const begin = forward + search;
-  const comm = sum(times.map(({ start, end }) => end - start));
   const compute = begin + backward + optimizer;
-  const { over, exposed, waits } = exposure(times, backward);
-  const last = most([over, backward + skew]);
+  const sending = exposure(times, backward);
+  const last = most([sending.over, backward + skew]);
   const whole = begin + last + optimizer;
-  const alone = compute + skew + comm;
+  const alone = compute + skew + sending.comm;
   return {
     plan,
     times,
@@ -63,11 +65,9 @@ export function stepOf(data, chosen) {
     begin,
     optimizer,
     last,
-    comm,
     compute,
     whole,
-    exposed,
-    waits,
     alone,
+    ...sending,
   };
 }
