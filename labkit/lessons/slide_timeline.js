@@ -230,7 +230,8 @@ function drawTwoOfSteps(drawing, steps) {
   withKey(drawing, (top) => {
     const each = (height - top - AXIS - 2 * HEAD - 4 * SPACE) / 6; // a step takes twice what a block does
     const below = top + HEAD + 2 * (each + SPACE);
-    drawing.add(bars.textOf(4, top + 32, "all steps", bars.NAMES, boldIn(drawing)));
+    const title = `all steps${steps.some(({ begin }) => begin > 0) ? ", without the start" : ""}`;
+    drawing.add(bars.textOf(4, top + 32, title, bars.NAMES, boldIn(drawing)));
     drawing.add(bars.rectOf(0, below, width, 2, `fill="${drawing.quiet}"`));
     drawing.add(bars.textOf(4, below + 38, `step 0 of rank ${rank}`, bars.NAMES, boldIn(drawing)));
     wholes.forEach(({ name, begin }, number) => {
