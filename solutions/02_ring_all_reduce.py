@@ -476,7 +476,7 @@ labkit.check("run_plan", run_plan)
 def ring_sum(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
     """Replace tensor, on every rank of group, with the sum of all their tensors, in a ring.
 
-    Use chunk_bounds, ring_plan and run_plan.
+    You have chunk_bounds, ring_plan and run_plan.
 
     Args:
         tensor: Contiguous, any dtype and shape; it may be empty or have fewer elements than there are ranks. Changed in
