@@ -281,13 +281,13 @@ class Reduce:
 # %% [markdown] tags=["slide-only"]
 # ## Write down what happens, then run it
 #
-# | rank 0 of three writes | in step 0 |
+# | rank 0 of four writes | in step 0 |
 # |---|---|
-# | `Send(step=0, chunk=0, peer=1)` | chunk 0 → rank 1 |
-# | `Recv(step=0, chunk=2, peer=2)` | chunk 2 ← rank 2 |
-# | `Reduce(step=0, chunk=2)` | added to chunk 2 |
+# | `Send(step=0, chunk=0, peer=1)` | A → rank 1 |
+# | `Recv(step=0, chunk=3, peer=3)` | D ← rank 3 |
+# | `Reduce(step=0, chunk=3)` | added to D |
 #
-# A plan can be printed, drawn and tested before a process starts.
+# Chunk 0 is A, 3 is D. A plan can be printed, drawn and tested before a process starts.
 #
 # <!-- notes: Describe, then run: schedules, buckets and gradings are plans too in this course. -->
 
@@ -415,7 +415,9 @@ def run_plan(
     group: dist.ProcessGroup | None = None,
     combine: Callable[..., torch.Tensor] = torch.add,
 ) -> None:
-    """Carry out this rank's plan; the messages of a step travel together, and a step ends before the next begins.
+    """Carry out this rank's plan; a step's messages travel together, and the next step waits for them.
+
+    The plan may be any, not only a ring's.
 
     Args:
         plan: Records in the order of their steps; a step may hold several sends and receives. Peers are ranks within
@@ -473,6 +475,8 @@ labkit.check("run_plan", run_plan)
 # %% tags=["exercise"] exercise="ring_sum" points=28 difficulty=2 importance=5 minutes=5 title="The ring adds up" provides=["ring_sum"] needs=["chunk_bounds", "ring_plan", "run_plan"]
 def ring_sum(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
     """Replace tensor, on every rank of group, with the sum of all their tensors, in a ring.
+
+    You have chunk_bounds, ring_plan and run_plan.
 
     Args:
         tensor: Contiguous, any dtype and shape; it may be empty or have fewer elements than there are ranks. Changed in
@@ -551,15 +555,14 @@ labkit.answer("twice_the_ranks", "about as long")
 # %% [markdown] tags=["slide-only"]
 # ## In a ring, every rank sends less than 2B
 #
-# To sum B = 100 MB, a rank of a ring sends:
+# To sum B = 100 MB, the busiest rank sends:
 #
-# $$\frac{2(N-1)}{N}\,B$$
-#
-# | ranks N | rank 0 sends | each rank of a ring sends |
+# | ranks | through rank 0 | in a ring |
 # |---:|---:|---:|
 # | 2 | 100 MB | 100 MB |
 # | 8 | 700 MB | 175 MB |
 # | 1,024 | 102,300 MB | 199.8 MB |
+# | *N* | $(N-1)\,B$ | $2(N-1)\,B/N$ |
 #
 # <!-- notes: Rank 0 is the one that all bytes pass through. It receives as much as it sends, first the one and then the other. A rank of a ring receives as much, too, but at the same time. Patarasuk and Yuan 2009: over messages between pairs, nothing needs less. -->
 

@@ -1,9 +1,9 @@
 // Bars of a timeline as a slide draws them: thick, their names in them, a key for those that have no room for one.
 
 const NAMES = 38; // pixels of the names of ranks, and of a key
-const WORDS = 34; // of what stands in a bar
-const NARROW = [34, 30, 27]; // of what has less room there
-const TICKS = 34;
+const WORDS = 38; // of what stands in a bar
+const NARROW = [38, 34, 30, 27]; // of what has less room there
+const TICKS = 38;
 const STILL = 6; // the category of time in which a rank stands still (labkit/widgets/palette.py)
 const NAMED = -1; // that of brackets, where nothing else says what a rank does
 const SEEN = 10; // pixels of a bar that a room asks about
@@ -165,12 +165,13 @@ class Drawing {
 
   /** Write in bars what they are: in each, or once over several of one name that follow each other. */
   nameBars(bars) {
+    const sizes = this.state.runs.length > 1 ? NARROW.slice(0, 2) : NARROW; // two runs have a key
     for (let k = 0, next; k < bars.length; k = next) {
       const { words, y, high, category } = bars[k];
       for (next = k + 1; bars[next]?.words === words && bars[next].a - bars[next - 1].b < 5; next++);
       const own = bars.slice(k, next);
       const whole = own.at(-1).b - own[0].a;
-      const size = NARROW.find((each) => widthIn(words, each) + 16 <= whole && each + 4 <= high) ?? WORDS;
+      const size = sizes.find((each) => widthIn(words, each) + 16 <= whole && each + 4 <= high) ?? WORDS;
       const room = widthIn(words, size) + 16;
       const places = own.every(({ a, b }) => b - a >= room) ? own : [{ a: own[0].a, b: own.at(-1).b }];
       if (high < size + 4 || whole < room) {
@@ -232,7 +233,7 @@ class Drawing {
   }
 
   writeKey(y) {
-    const sizes = [NAMES, TICKS, TICKS - 4, TICKS - 8];
+    const sizes = [NAMES, 34, 30, 26];
     const entries = this.key();
     const wideIn = (size) => entries.reduce((sum, [words]) => sum + 92 + widthIn(words, size), 0);
     const size = sizes.find((each) => wideIn(each) < this.width + 40) ?? sizes.at(-1);
@@ -252,6 +253,7 @@ class Drawing {
 
 globalThis.slideBars = {
   NAMES,
+  NAMED,
   WORDS,
   TICKS,
   STILL,

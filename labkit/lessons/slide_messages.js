@@ -17,9 +17,9 @@ function messagesOf(run) {
   return arrows;
 }
 
-/** The first of many steps that are a send and a receive each: when, how many, what it sends, how many also add. */
+/** The first of many steps that are a send and a receive each: when it is, and how many they are. */
 function stepOf(run, rank) {
-  const [computed, row] = [0, 1].map((lane) => run.rows.find((each) => each.rank === rank && each.lane === lane));
+  const row = run.rows.find((each) => each.rank === rank && each.lane === 1);
   if (!row) return null;
   const kindOf = (event) => run.labels[run.label[event]][1];
   const kinds = Array.from({ length: row.last - row.first }, (_, k) => kindOf(row.first + k));
@@ -27,11 +27,8 @@ function stepOf(run, rank) {
   const calls = kinds.slice(first);
   const isStep = (kind, k) => k % 2 || /^i?recv\+i?send$/.test([kind, calls[k + 1]].sort().join("+"));
   if (first < 0 || calls.length < 6 || !calls.every(isStep)) return null;
-  const at = row.first + first;
-  let adds = 0;
-  for (let k = computed?.first; k < computed?.last; k++) adds += /^add_?$/.test(run.labels[run.label[k]][0]);
-  const [begin, end] = [run.start[at], run.start[at + 2]];
-  return { begin, end, count: calls.length / 2, bytes: run.bytes[at], adds };
+  const [begin, end] = [0, 2].map((k) => run.start[row.first + first + k]);
+  return { begin, end, count: calls.length / 2 };
 }
 
 /** A rank's calls of such steps if they send and receive at once: [begin, end, category, event], sends first. */

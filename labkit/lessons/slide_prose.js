@@ -45,7 +45,8 @@ function spread(section, { parts, lowest, down, fits }) {
       () => down() <= lowest - 50,
     );
   }
-  const kept = parts.at(-1).matches(".ask") ? 60 : 0;
+  const isLast = (kind) => parts.at(-1).matches(kind);
+  const kept = (isLast(".ask") && 60) || (isLast("table") && 24) || 0; // none stands on the slide's number
   if (has("table")) largest(steps(40, 6, -2), style("--cell", "px"), () => down() <= lowest - kept);
 }
 

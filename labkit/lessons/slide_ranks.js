@@ -112,11 +112,11 @@ function ranksOf({ layout, runs }, number, most) {
   });
 }
 
-/** The first rank of a run of steps, in which all ranks do the same at once. */
+/** The first rank of a run of steps, in which all ranks do the same at once, and what is drawn so is called. */
 function firstRank(run) {
   const [rank, ...others] = [...run.ranks.keys()].sort((a, b) => a - b);
-  const alike = others.every((each) => isAlike(run, rank, each)) ? " alike" : "";
-  return [{ rank, more: others.length ? `${others.length} more${alike}` : "" }];
+  const isOfAll = others.every((each) => isAlike(run, rank, each));
+  return [{ rank, more: "", all: isOfAll ? `${run.ranks.size} ranks` : `rank ${rank}` }];
 }
 
 globalThis.slideRanks = { firstRank, isForward, ranksOf, tracksOf };

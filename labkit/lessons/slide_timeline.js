@@ -12,6 +12,7 @@ const HEAD = 46; // of a run's name
 const SPACE = 16; // between two runs
 const MEMORY = 64; // of what a rank holds, under its bars
 const MOST_ARROWS = 16;
+const STEPS = "#46546a"; // of many steps as one block
 const UNITS = [
   ["s", 1e9],
   ["ms", 1e6],
@@ -171,15 +172,12 @@ function withKey(drawing, draw) {
   return below;
 }
 
-/** Two runs on one axis, with their lengths at their ends; of two that are many steps the first of each. */
+/** Two runs on one axis, with their lengths at their ends. */
 function drawTwo(drawing) {
   const { state, width, height, shown } = drawing;
-  const steps = state.runs.map((run, number) => messages.stepOf(run, shown[number][0].rank));
-  const areSteps = steps.every(Boolean);
-  const parts = state.runs.map((run, number) => (areSteps ? partOf(run, steps[number]) : wholeOf(run, steps[number])));
-  const longest = Math.max(...parts.map(({ from, to }) => to - from));
+  const parts = state.runs.map((run, number) => wholeOf(run, messages.stepOf(run, shown[number][0].rank)));
+  const longest = Math.max(...state.runs.map(({ span }) => span));
   const ends = Math.max(...parts.map(({ lasts }) => bars.widthIn(lasts, LENGTHS, 650)));
-  if (areSteps) shown.forEach(([one]) => (one.more = "step 0"));
   const left = 4 + namesOf(drawing) + 22;
   const x = scaleOf(0, longest, left, width - ends - 20);
   const words = bars.NAMES + 2;
@@ -190,10 +188,13 @@ function drawTwo(drawing) {
     parts.forEach((part, number) => {
       if (number) drawing.add(bars.rectOf(0, y - 10, width, 2, `fill="${drawing.quiet}"`));
       drawing.add(bars.textOf(4, y + 32, part.name, bars.NAMES, boldIn(drawing)));
-      const own = { ...part, x: (time) => x(time - part.from), left: 4, hasNames: true, shown: shown[number] };
       const high = each * shown[number].length + below[number];
-      const last = drawRun(drawing, number, { ...own, top: y + HEAD, high }).at(-1);
-      drawEnds(drawing, part, x, y + HEAD, last.y + last.high - y - HEAD);
+      const own = { ...part, x, left: 4, shown: shown[number], top: y + HEAD, high };
+      if (part.step) {
+        drawing.bar({ a: x(0), b: x(part.step.begin), y: own.top, high, category: bars.NAMED, words: "start" });
+        drawSteps(drawing, { ...own, name: shown[number][0].all });
+      } else drawRun(drawing, number, { ...own, from: 0, to: state.runs[number].span, hasNames: true });
+      drawEnds(drawing, part, x, own.top, high - (shown[number].at(-1).more ? words : 0));
       y += HEAD + high + SPACE;
     });
     drawTicks(drawing, longest, x, height - AXIS, width);
@@ -204,25 +205,57 @@ const boldIn = ({ ink }) => `font-weight="650" fill="${ink}"`;
 
 /** All of a run, and what is said beside it of its steps, if it has some. */
 function wholeOf(run, step) {
-  const lasts = timeWords(lastedOf(run));
-  const says = step && [`${step.count} steps send and receive`, `at once; the first ${step.adds} add`];
-  return { from: 0, to: run.span, end: run.measured?.[1] ?? run.span, lasts, name: run.name, says };
+  const says = step && ["every rank sends and", "receives at once"];
+  return { end: run.measured?.[1] ?? run.span, lasts: timeWords(lastedOf(run)), name: run.name, step, says };
 }
 
-/** The first step of a run that is many, named by how much they send. */
-function partOf({ name }, { begin, end, count, bytes }) {
-  const lasts = timeWords(end - begin);
-  return { from: begin, to: end, end: end - begin, lasts, name: `${name}: ${count} steps of ${bytesWords(bytes)}` };
+/** All steps of a run as one block. */
+function drawSteps(drawing, { x, top, high, left, name, step: { begin, count }, end }) {
+  drawing.add(bars.textOf(left, top + high / 2 + 13, name, bars.NAMES, `fill="${drawing.ink}"`));
+  const [from, to] = [x(begin), x(end)];
+  drawing.add(bars.rectOf(from, top, to - from, high, `data-steps fill="${STEPS}"`));
+  const look = `text-anchor="middle" font-weight="650" fill="${drawing.state.theme.paper}"`;
+  drawing.add(bars.textOf((from + to) / 2, top + high / 2 + 14, `${count} steps`, bars.NAMES, look));
+}
+
+/** Two runs of steps: all of each as a block, on one axis, and below them the first of each, on its own. */
+function drawTwoOfSteps(drawing, steps) {
+  const { state, width, height, shown } = drawing;
+  const { rank } = shown[0][0];
+  const wholes = state.runs.map((run, number) => ({ ...wholeOf(run, steps[number]), begin: steps[number].begin }));
+  const [all, first] = [wholes, steps].map((parts) => parts.map(({ begin, end }) => end - begin));
+  const left = 26 + Math.max(...wholes.map(({ name }) => bars.widthIn(name, bars.NAMES)));
+  const right = width - 20 - Math.max(...[...all, ...first].map((time) => bars.widthIn(timeWords(time), LENGTHS, 650)));
+  const [x, near] = [all, first].map((times) => scaleOf(0, Math.max(...times), left, right));
+  withKey(drawing, (top) => {
+    const each = (height - top - AXIS - 2 * HEAD - 4 * SPACE) / 6; // a step takes twice what a block does
+    const below = top + HEAD + 2 * (each + SPACE);
+    const title = `all steps${steps.some(({ begin }) => begin > 0) ? ", without the start" : ""}`;
+    drawing.add(bars.textOf(4, top + 32, title, bars.NAMES, boldIn(drawing)));
+    drawing.add(bars.rectOf(0, below, width, 2, `fill="${drawing.quiet}"`));
+    drawing.add(bars.textOf(4, below + 38, `step 0 of rank ${rank}`, bars.NAMES, boldIn(drawing)));
+    wholes.forEach(({ name, begin }, number) => {
+      const [own, high] = [{ left: 4, name }, 2 * each];
+      const [y, from] = [top + HEAD + number * (each + SPACE), below + HEAD + 6 + number * (high + SPACE)];
+      drawSteps(drawing, { ...wholes[number], ...own, x: (time) => x(time - begin), top: y, high: each });
+      drawEnds(drawing, { end: all[number] }, x, y, each);
+      const step = { from: begin, to: steps[number].end, x: (time) => near(time - begin), top: from, high };
+      drawRun(drawing, number, { ...step, shown: [{ rank, more: "" }] });
+      drawing.add(bars.textOf(4, from + each + 13, name, bars.NAMES, `fill="${drawing.ink}"`));
+      drawEnds(drawing, { end: first[number] }, near, from, high);
+    });
+    drawTicks(drawing, Math.max(...first), near, height - AXIS, width);
+  });
 }
 
 /** A line where a run ends, and beside it how long it took. */
-function drawEnds(drawing, { end, lasts, says }, x, top, high) {
+function drawEnds(drawing, { end, lasts = timeWords(end), says }, x, top, high) {
   const from = x(end) + 14;
   drawing.add(bars.rectOf(x(end), top - 6, 3, high + 12, `fill="${drawing.ink}"`));
   drawing.add(bars.textOf(from, top + high / 2 + 14, lasts, LENGTHS, boldIn(drawing)));
   const right = from + bars.widthIn(lasts, LENGTHS, 650) + 30;
   says?.forEach((line, k) =>
-    drawing.add(bars.textOf(right, top + high / 2 - 8 + 42 * k, line, bars.WORDS, `fill="${drawing.ink}"`)),
+    drawing.add(bars.textOf(right, top + high / 2 - 10 + 46 * k, line, bars.NAMES, `fill="${drawing.ink}"`)),
   );
 }
 
@@ -230,8 +263,10 @@ function drawEnds(drawing, { end, lasts, says }, x, top, high) {
 globalThis.slideDrawing = (state, legend, size, hasMemory) => {
   const drawing = new bars.Drawing(state, legend, size);
   drawing.shown = shownOf(drawing);
-  if (state.runs.length > 1) drawTwo(drawing);
-  else drawOne(drawing, hasMemory);
+  const steps = state.runs.map((run, number) => messages.stepOf(run, drawing.shown[number][0].rank));
+  if (state.runs.length === 1) drawOne(drawing, hasMemory);
+  else if (steps.every(Boolean)) drawTwoOfSteps(drawing, steps);
+  else drawTwo(drawing);
   const box = `viewBox="0 0 ${size.width} ${size.height}" width="${size.width}" height="${size.height}"`;
   const inner = [...drawing.parts, ...drawing.words].join("");
   return `<svg class="hall-timeline" role="img" ${box} aria-label="${bars.escaped(state.summary)}">${inner}</svg>`;

@@ -124,6 +124,17 @@ def test_what_differs_between_runs_is_not_compared(lesson: Lesson) -> None:
             assert "nbval-ignore-output" in cell.tags, f"line {cell.line}"
 
 
+def test_the_slide_of_a_plan_shows_what_rank_0_of_four_writes(lesson: Lesson, answers: types.SimpleNamespace) -> None:
+    (slide,) = [cell.source for cell in lesson.cells if "## Write down what happens, then run it" in cell.source]
+    shown = re.findall(r"^\| `(.+)` \| (.+) \|$", slide, re.MULTILINE)
+    first = [each for each in answers.ring_plan(0, 4) if each.step == 0]
+    assert [call for call, _ in shown] == [repr(each) for each in first]
+    letters = {chunk: "ABCD"[chunk] for chunk in (0, 3)}  # as in the ring before it
+    assert "Chunk 0 is A, 3 is D." in slide
+    says = [f"{letters[0]} → rank {first[0].peer}", f"{letters[3]} ← rank {first[1].peer}", f"added to {letters[3]}"]
+    assert [said for _, said in shown] == says and [each.chunk for each in first] == [0, 3, 3]
+
+
 def test_the_table_of_bytes_says_what_the_functions_return(lesson: Lesson, answers: types.SimpleNamespace) -> None:
     (table,) = [cell.source for cell in lesson.cells if "## In a ring, every rank sends less than 2B" in cell.source]
     rows = re.findall(r"^\| ([\d,]+) \| ([\d,.]+) MB \| ([\d,.]+) MB \|$", table, re.MULTILINE)

@@ -113,7 +113,8 @@ def test_a_short_task_goes_on_with_the_next_sentence_of_its_docstring(ring: tupl
     bodies = {slide.exercise: slide.body for slide in ring[1] if slide.exercise}
     assert "chunks. Steps 0 to N-2 are the reduce-scatter, steps N-1 to 2N-3 the all-gather.\n" in bodies["ring_plan"]
     assert "Args" not in "".join(bodies.values())  # and where the next is about what is given, nothing follows
-    assert re.search(r"in a ring\.\n\n\*\*5 minutes", bodies["ring_sum"])
+    assert re.search(r"passes through rank 0\.\n\n\*\*6 minutes", bodies["naive_all_reduce"])
+    assert re.search(r"ring_plan and run_plan\.\n\n\*\*5 minutes", bodies["ring_sum"])
 
 
 def test_the_slide_of_what_is_written_asks_its_question() -> None:
@@ -229,7 +230,9 @@ def _cells(slides: list[Slide], words: str) -> list[list[str]]:
 
 
 def test_numbers_in_a_deck_s_tables_are_those_of_its_formulas(ring: tuple[Lesson, list[Slide]]) -> None:
-    for row in _cells(ring[1], "In a ring, every rank sends less than 2B"):
+    *numbers, formulas = _cells(ring[1], "In a ring, every rank sends less than 2B")
+    assert formulas == ["*N*", r"$(N-1)\,B$", r"$2(N-1)\,B/N$"]
+    for row in numbers:
         ranks = int(row[0].replace(",", ""))
         root, own = (float(cell.removesuffix(" MB").replace(",", "")) for cell in row[1:])
         assert root == (ranks - 1) * 100 and own == round(200 * (ranks - 1) / ranks, 1) < 200

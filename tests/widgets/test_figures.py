@@ -87,11 +87,18 @@ def test_a_single_microbatch_is_no_gpipe() -> None:
 def test_the_ring_counts_steps_as_its_plan_does_and_every_chunk_has_its_square() -> None:
     story = _MAKERS["ring"](num_ranks=4)
     assert [frame.says[:7] for frame in story.frames[1:-1]] == [f"Step {step}:" for step in range(6)]
-    assert story.title == "In each of 6 steps, every rank sends one chunk"
-    for frame in story.frames[1:-1]:
+    assert story.title == "Chunk A is complete after 3 of 6 steps"
+    for step, frame in enumerate(story.frames[1:-1]):
         arrows = [each for each in frame.shapes if isinstance(each, Path)]
-        assert [each.stroke for each in arrows] == ["send"] * 4 and len({each.width for each in arrows}) == 1
-    assert not any(box.faint for box in story.frames[2].shapes if isinstance(box, Box))
+        assert (
+            len(arrows) == 4 and [each.stroke for each in arrows].index("send") == step % 4
+        )  # A's way, the others pale
+        assert arrows[step % 4].width == 6 and {each.width for each in arrows[: step % 4]} <= {3}
+        boxes = [box for box in frame.shapes if isinstance(box, Box)]
+        assert all(box.faint == (box.words[0] != "A") for box in boxes)
+        told = [each.words for each in frame.shapes if isinstance(each, Words)][-2:]
+        count = min(step + 2, 4)
+        assert told == [f"A{count}: A summed", f"over {count} ranks"]
     boxes = [shape for shape in story.frames[story.telling].shapes if isinstance(shape, Box)]
     assert len(boxes) == 16 and all(box.edge != "none" for box in boxes)
 

@@ -30,7 +30,7 @@ def ring_round(num_ranks: int = 4) -> Story:
     frames = [
         Frame(
             "Every rank has its own numbers in chunk A. Follow A of rank 0.",
-            _state(played.contents(0), corners, 0, moves=False),
+            _state(played.contents(0), corners, 0),
         )
     ]
     at = 0
@@ -42,11 +42,11 @@ def ring_round(num_ranks: int = 4) -> Story:
             says = f"Step {number}: rank {at} adds its own A: a sum of {count} ranks."
         else:
             says = f"Step {number}: rank {move.src} sends the finished A on; rank {at} keeps a copy."
-        frames.append(Frame(says, _state(played.contents(number + 1), corners, at)))
+        frames.append(Frame(says, _state(played.contents(number + 1), corners, at, sender=move.src)))
     steps = len(played.steps)
     alike = f"The other chunks went round at the same time, each from another rank: {steps} steps in all."
     frames.append(Frame(alike, _state(played.contents(steps), corners, None)))
-    title = f"In each of {steps} steps, every rank sends one chunk"
+    title = f"Chunk A is complete after {num_ranks - 1} of {steps} steps"
     return Story(title, frames, _HEIGHT, {"steps": steps, "sent by a rank": f"{steps}/{num_ranks}"}, num_ranks - 1)
 
 
@@ -60,16 +60,24 @@ def _state(
     corners: list[tuple[float, float]],
     at: int | None,
     *,
-    moves: bool = True,
+    sender: int | None = None,
 ) -> tuple[Shape, ...]:
-    """Return the ring while chunk A stands at a rank, or with all chunks lit where `at` is None."""
+    """Return the ring while chunk A stands at a rank, or with all chunks lit where `at` is None.
+
+    Args:
+        held: What each rank has of each chunk.
+        corners: Where each rank stands.
+        at: The rank that chunk A stands at.
+        sender: The rank that sent it there in this step: its arrow is drawn strong, the other ranks' pale.
+    """
     size = len(corners)
     cell = _CELLS.get(size, 128 / size)
     shapes: list[Shape] = []
     for rank, (x, y) in enumerate(corners):
         end = corners[(rank + 1) % size]
         near, far = _between((x, y), end, 0.3), _between((x, y), end, 0.7)
-        shapes.append(Path((near, far), "send" if moves else "line", 3, arrow=True))
+        stroke, width = ("send", 6) if rank == sender else ("line", 3)
+        shapes.append(Path((near, far), stroke, width, arrow=True))
     for rank, (x, y) in enumerate(corners):
         left = x - size * cell / 2
         shapes.append(Words(x, y - cell / 2 - 7, f"rank {rank}", 16, "middle", bold=rank == at))
@@ -79,10 +87,11 @@ def _state(
             x0, side = left + chunk * cell, cell - 2
             key = "token" if chunk == 0 and rank == at else ""
             edge, words = "ink" if lit else "line", f"{letter(chunk)}{count}"
-            box = Box(key, x0, y - side / 2, side, side, tint(chunk), words, round(cell * 0.45), edge)
+            box = Box(key, x0, y - side / 2, side, side, tint(chunk), words, round(cell * 0.45), edge, faint=not lit)
             shapes.append(box)
-    for line, words in enumerate(("A3: chunk A,", "a sum of", "3 ranks")):
-        shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 18 + 26 * line, words, 22, "middle"))
+    count = held[at or 0][0].mask.bit_count()
+    for line, words in enumerate((f"A{count}: A summed", f"over {count} rank{'s' * (count > 1)}")):
+        shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 6 + 26 * line, words, 22, "middle"))
     return tuple(shapes)
 
 

@@ -1,0 +1,169 @@
+"""Timelines on slides: few ranks and large, two runs on one axis, and steps that all ranks do at once as one block."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.lessons.reveal import HEIGHT, WIDTH
+from tests.browser.test_decks import ALIVE, TITLE, deck
+
+pytestmark = [pytest.mark.browser]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where decks lie; one that was written is written no second time."""
+    return tmp_path_factory.mktemp("decks")
+
+
+@pytest.fixture
+def opened(browser: Any) -> Any:
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    yield page
+    page.close()
+
+
+@pytest.mark.in_turn
+def test_of_many_ranks_a_slide_shows_few_large_among_them_the_one_that_is_unlike(opened: Any, folder: Path) -> None:
+    opened.goto(deck("01_data_parallel", folder))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    title = "Eight A100s, as slow as one"
+    of = f"[...document.querySelectorAll('.slides h3')].find((each) => each.textContent === '{title}')"
+    opened.evaluate(f"Reveal.slide([...document.querySelectorAll('.slides > section')].indexOf({of}.parentElement))")
+    opened.wait_for_function(ALIVE)
+    words = opened.locator("section.present .hall-timeline text").all_text_contents()
+    ranks = [each for each in words if each.startswith("rank ")]
+    others = [each for each in words if " more" in each]
+    assert ranks == ["rank 0", "rank 3", "rank 6", "rank 7"]  # 6 serves all
+    assert sum(int(each.split()[0]) for each in others) == 4 and not any("alike" in each for each in others)
+
+
+@pytest.mark.in_turn
+def test_a_question_comes_alone_and_two_runs_show_two_ranks_each_as_large_as_the_last_row_needs(
+    opened: Any, folder: Path
+) -> None:
+    opened.goto(deck("02_ring_all_reduce", folder))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    of = "[...document.querySelectorAll('.slides > section')].findIndex((each) => each.matches('.asking'))"
+    opened.evaluate(f"Reveal.slide({of})")
+    slide = opened.locator("section.present")
+    assert slide.inner_text().splitlines()[-1] == "How many times longer do eight ranks take than four?"
+    opened.keyboard.press("PageDown")
+    opened.wait_for_function(ALIVE)
+    assert slide.locator(".asked").inner_text().split("\n\n") == ["Bytes queue at rank 0", "2.3 times as long"]
+    live = slide.locator(".live")
+    words = live.locator(".hall-timeline text").all_text_contents()
+    assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 3", "rank 0", "rank 7"]
+    assert {"353 µs", "797 µs", "2 more", "6 more"} <= set(words) and "collective" not in words
+    key = live.locator(".hall-timeline text[y='34.0']").all_text_contents()
+    assert key == ["start", "add", "send", "receive", "waits"]  # every colour, also those that bars name
+    assert slide.locator(".kicker").evaluate("(each) => parseFloat(getComputedStyle(each).fontSize)") == TITLE
+    sizes = dict(
+        live.locator(".hall-timeline text").evaluate_all(
+            "(all) => all.map((each) => [each.textContent, parseFloat(getComputedStyle(each).fontSize)])"
+        )
+    )
+    assert min(sizes["353 µs"], sizes["797 µs"]) >= 40 and min(sizes.values()) >= SMALLEST
+
+
+def at_answer(page: Any, question: str) -> None:
+    """Go to the slide that answers a question."""
+    page.wait_for_function("window.Reveal && Reveal.isReady()")
+    slides = "[...document.querySelectorAll('.slides > section')]"
+    asks = f"(each) => each.matches('.asking') && each.textContent.includes('{question}')"
+    page.evaluate(f"Reveal.slide({slides}.findIndex({asks}) + 1)")
+    page.wait_for_function(ALIVE)
+
+
+SMALLEST = 36  # pixels of a timeline's words where two runs are compared: seven tenths of a text's
+BARS = "section.present .hall-timeline rect"
+BOXES = "(all) => all.map((each) => each.getBoundingClientRect().toJSON())"
+
+
+def of_colour(page: Any, name: str) -> str:
+    """Return the selector of a drawing's bars of a category, "send" or "receive", and of its entry in the key."""
+    state = "document.querySelector('section.present .labkit-timeline').labkit.state"
+    category = f"{state}.runs[0].categories.findIndex(([name]) => name === '{name}')"
+    return f"{BARS}[fill='{page.evaluate(f'{state}.theme.colours[{category}]')}']"
+
+
+def sizes_of(page: Any) -> list[float]:
+    """Return the sizes of the letters of this slide's drawing."""
+    sizes = "(all) => all.map((each) => parseFloat(each.getAttribute('font-size')))"
+    return list(page.locator("section.present .hall-timeline text").evaluate_all(sizes))
+
+
+@pytest.mark.in_turn
+def test_a_ring_stands_below_the_other_run_as_one_block_of_its_steps(opened: Any, folder: Path) -> None:
+    opened.goto(deck("02_ring_all_reduce", folder))
+    at_answer(opened, "How many times faster is the ring than going through rank 0?")
+    words = opened.locator("section.present .hall-timeline text").all_text_contents()
+    assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 7"]
+    assert "8 ranks" in words and {"0", "200 µs", "400 µs", "600 µs"} <= set(words)  # an axis for both
+    assert {"14 steps", "225 µs", "every rank sends and", "receives at once"} <= set(words)
+    assert min(sizes_of(opened)) >= SMALLEST
+    under = opened.locator("section.present .hall-timeline text:text-is('ring')").bounding_box()["y"]
+    (block,) = opened.locator(f"{BARS}[data-steps]").evaluate_all(BOXES)
+    starts = opened.locator(f"{BARS}[fill='#9aa5b1']").evaluate_all(BOXES)
+    (start,) = [box for box in starts if box["top"] > under]
+    for name in ("send", "receive"):  # no stripes
+        assert all(box["top"] < under for box in opened.locator(of_colour(opened, name)).evaluate_all(BOXES))
+    zero, at = (
+        box["x"] + box["width"] / 2
+        for box in (
+            opened.locator(f"section.present .hall-timeline text:text-is('{tick}')").bounding_box()
+            for tick in ("0", "200 µs")
+        )
+    )
+    assert start["left"] == pytest.approx(zero, abs=2)
+    assert start["right"] == pytest.approx(block["left"], abs=3)
+    assert (block["right"] - zero) / (at - zero) * 200 == pytest.approx(225, abs=2)
+
+
+@pytest.mark.in_turn
+def test_a_run_to_be_found_out_stands_whole_and_by_one_step_beside_the_one_it_is_slower_than(
+    opened: Any, folder: Path
+) -> None:
+    opened.goto(deck("02_ring_all_reduce", folder))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    slides = "[...document.querySelectorAll('.slides > section')]"
+    opened.evaluate(f"Reveal.slide({slides}.findIndex((each) => /Why is one ring slower/.test(each.innerHTML)))")
+    opened.wait_for_function(ALIVE)
+    words = opened.locator("section.present .hall-timeline text").all_text_contents()
+    assert sorted(each for each in words if "ring" in each) == ["a colleague's ring"] * 2 + ["ring"] * 2
+    assert not any("MB" in each for each in words)  # what each sends is for the room to find
+    assert {"all steps, without the start", "14 steps", "204 µs", "7 steps", "468 µs"} <= set(words)
+    assert {"step 0 of rank 0", "16.6 µs", "66.8 µs", "0", "20 µs"} <= set(
+        words
+    )  # 5.4 to send, 7.2 of latency, 4 to add
+    assert min(sizes_of(opened)) >= 34
+    ring, slow = opened.locator(f"{BARS}[data-steps]").evaluate_all(BOXES)
+    assert ring["left"] == slow["left"] and slow["width"] / ring["width"] == pytest.approx(468 / 204, abs=0.02)
+    sends, receives = (opened.locator(of_colour(opened, name)).evaluate_all(BOXES)[:-1] for name in ("send", "receive"))
+    assert len(sends) == len(receives) == 2
+    for send, receive in zip(sends, receives, strict=True):  # one above the other, from one moment on
+        assert send["left"] == pytest.approx(receive["left"], abs=0.1) and send["bottom"] <= receive["top"]
+        assert receive["width"] > send["width"]  # by the latency
+    assert sends[0]["left"] == pytest.approx(sends[1]["left"]) and sends[1]["width"] > 7.5 * sends[0]["width"]
+
+
+@pytest.mark.in_turn
+def test_a_pipelines_timeline_has_the_words_of_its_schedules(opened: Any, folder: Path) -> None:
+    opened.goto(deck("08_pipeline", folder))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    of = "[...document.querySelectorAll('.slides > section')].findIndex((each) => each.querySelector('canvas'))"
+    opened.evaluate(f"Reveal.slide({of})")
+    opened.wait_for_function(ALIVE)
+    assert "Stages stand idle 75" in opened.locator("section.present h3").inner_text()
+    words = opened.locator("section.present .hall-timeline text").all_text_contents()
+    counts = {name: words.count(name) for name in ("0", "B0", "idle", "waits", "forward", "backward")}
+    # Each stage's forward and backward and the key's; 0 also begins the axis; the first and last stage idle once less.
+    assert counts == {"0": 6, "B0": 5, "idle": 10, "waits": 0, "forward": 1, "backward": 1}
+    assert [each for each in words if each.startswith(("stage", "rank"))] == [f"stage {stage}" for stage in range(4)]
+    assert "5 s" in words and "23.7 s" in words
+    # A send of two pixels would be a line beside a backward; and no arrow that the key does not tell.
+    assert not opened.locator(of_colour(opened, "send")).count()
+    assert not opened.locator("section.present .hall-timeline path[d$=Z]").count()
