@@ -3,7 +3,7 @@
 import { MOST, NEAR, comesAt, hiddenWaits } from "./hidden.js";
 import { COMMUNICATION, COMPUTE } from "./kinds.js";
 import { lateRanks } from "./last_ranks.js";
-import { LEFT, holdsWords, pixelOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { LEFT, holdsWords, pixelOf, windowOf, xIn } from "./layout.js";
 import { arrow } from "./paint_arrows.js";
 import { writeBold } from "./paint_marks.js";
 import { lowerBound } from "./search.js";
@@ -29,7 +29,7 @@ function waitsOf(state, number, row, late) {
 }
 
 /** Times as pixels. */
-const pixelsOf = (state, run, times) => times.map((time) => Math.round(xOf(state, time + shiftOf(state, run))));
+const pixelsOf = (state, run, times) => times.map((time) => Math.round(xIn(state, run, time)));
 
 /** A frame round a wait; in dashes from where a call begins to where a late rank comes, while its own computes. */
 function paintWait(context, state, { run, y, bar }, wait, isHidden) {

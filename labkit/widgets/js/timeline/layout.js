@@ -154,6 +154,9 @@ export const pixelOf = ({ view, width }) => (view[1] - view[0]) / (width - LEFT 
 /** Where a time lies. */
 export const xOf = (state, time) => LEFT + (time - state.view[0]) / pixelOf(state);
 
+/** Where a time of a run lies. */
+export const xIn = (state, run, time) => xOf(state, time + shiftOf(state, run));
+
 /** Which time lies there. */
 export const timeOf = (state, x) => state.view[0] + (x - LEFT) * pixelOf(state);
 
