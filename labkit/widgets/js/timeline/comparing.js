@@ -2,6 +2,7 @@
 
 import { rowOf, twinOf } from "./complete.js";
 import { button, choice, element } from "./element.js";
+import { isZoomed } from "./layout.js";
 import { labelOf } from "./kinds.js";
 import { unitOf } from "./words.js";
 
@@ -56,7 +57,7 @@ export function tellRoom(view) {
 export function setOffset(view, offset) {
   if (!Number.isFinite(offset)) return;
   const { state } = view;
-  const isFollowed = String(state.view) === String(state.whole);
+  const isFollowed = !isZoomed(state);
   state.offset = Math.round(offset);
   view.offsetBox.value = String(Number((offset / view.unit).toPrecision(6)));
   view.fit();

@@ -1,7 +1,7 @@
 // Beside a run that ends long before the one above it: the first of its steps, as wide as there is room.
 
 import { COMMUNICATION, COMPUTE, labelOf } from "./kinds.js";
-import { LEFT, NAMED, RIGHT, pixelOf, shiftOf, xIn } from "./layout.js";
+import { LEFT, NAMED, RIGHT, isZoomed, pixelOf, shiftOf, xIn } from "./layout.js";
 import { paintMessage } from "./paint_arrows.js";
 import { widthOf, writeBold, writeName } from "./paint_marks.js";
 import { tickStep, timeText, unitOf } from "./words.js";
@@ -16,6 +16,9 @@ const APART = 10; // pixels from one rank to the next
 const SHOWN = 2; // ranks: the others do the same
 const BOLD = 2; // pixels of an arrow and of a frame
 const TICK = 70; // pixels between two times of it, at least
+
+/** Whether a row is one of calls. */
+const isCall = ({ row }) => row.lane === COMMUNICATION;
 
 /** [begin, end, how many] of a row's first step, where each is a send and a receive at once. */
 function stepOf({ labels, label, start, end }, { first, last }) {
@@ -39,10 +42,10 @@ function zoomed(state, number, [t0, t1], left, right) {
 export function enlargedOf(state) {
   const number = state.runs.length - 1;
   const run = state.runs[number];
-  if (!number || state.overlay || String(state.view) !== String(state.whole)) return undefined;
+  if (!number || state.overlay || isZoomed(state)) return undefined;
   const rows = state.layout.rows.filter((place) => place.run === number);
   const rank = run.alike?.find((ranks) => ranks.length > 1)?.[0];
-  const calls = rows.find(({ row }) => row.lane === COMMUNICATION && row.rank === rank);
+  const calls = rows.find((place) => isCall(place) && place.row.rank === rank);
   const step = run.each > 1 && calls && stepOf(run, calls.row);
   const left = xIn(state, number, run.span) + BESIDE;
   const right = state.width - RIGHT - 1;
@@ -60,7 +63,7 @@ function rowsOfTwo(rows, top, bottom) {
     const high = Math.floor((tall - APART) / (own.length + 1));
     let y = top + k * tall;
     return own.map((place) => {
-      const bar = place.row.lane === COMMUNICATION ? 2 * high : high;
+      const bar = isCall(place) ? 2 * high : high;
       y += bar;
       return { ...place, y: y - bar, bar };
     });
@@ -68,17 +71,17 @@ function rowsOfTwo(rows, top, bottom) {
 }
 
 /** The bars of a row within [t0, t1), with their names: what is received over what is sent, as long as each takes. */
-function paintBars(context, state, { run: number, row, y, bar }, [t0, t1]) {
+function paintBars(context, state, place, [t0, t1]) {
+  const { run: number, row, y, bar } = place;
   const run = state.runs[number];
   const { start, end, category } = run;
-  const isCall = row.lane === COMMUNICATION;
-  const high = isCall ? bar / 2 : bar;
+  const high = isCall(place) ? bar / 2 : bar;
   for (let event = row.first; event < row.last; event++) {
     const [from, to] = [Math.max(start[event], t0), Math.min(end[event], t1)];
     if (from >= to || state.hatched[category[event]]) continue;
     const [x, until] = [from, to].map((time) => xIn(state, number, time));
     const named = labelOf(run, event);
-    const top = isCall && /send/.test(named[1]) ? y + high : y;
+    const top = isCall(place) && /send/.test(named[1]) ? y + high : y;
     context.fillStyle = state.theme.colours[category[event]];
     context.fillRect(x, top, until - x, high);
     writeName(context, state, { y: top, bar: Math.max(high, NAMED) }, named, category[event], [x, until]);
@@ -163,7 +166,7 @@ function paintRows(context, near, { left, from, to }) {
     context.textAlign = "left";
     if (place.first) context.fillText(`rank ${row.rank}`, left + 8, y + bar / 2);
     context.textAlign = "right";
-    context.fillText(row.lane === COMMUNICATION ? "comm" : "compute", left + NAMES - 6, y + bar / 2);
+    context.fillText(isCall(place) ? "comm" : "compute", left + NAMES - 6, y + bar / 2);
     context.textAlign = "left";
     paintBars(context, near, place, [from, to]);
   }
@@ -193,7 +196,7 @@ export function paintEnlarged(context, state) {
   const words = `zoom × ${Math.round(pixelOf(state) / pixelOf(near))}: step 1 of ${count}`;
   context.fillText(`${words}; send below receive: both at once`, left + 8, top + HEAD / 2);
   paintRows(context, near, step);
-  for (const place of rows.filter(({ row }) => row.lane === COMMUNICATION)) {
+  for (const place of rows.filter(isCall)) {
     context.fillStyle = theme.band;
     const x0 = xIn(state, number, 0);
     context.fillRect(x0, place.y, end - BOLD - x0, place.bar); // send and receive are at once in the run, too

@@ -114,6 +114,7 @@ export function paintLate(context, state) {
         if (!comesAt(run, comers, end, NEAR * (end - begin))) continue; // it waits on, and computes no more
         const x = pixelsOf(state, number, [end])[0] - FRAME / 2;
         arrow(context, x, from, x, to, FRAME); // from who ends it
+        state.marks.add("late");
       }
       if (place.note) told.push([place, toldOf(hidden, groups)]);
     }

@@ -208,7 +208,7 @@ function nameOf(state, place) {
   if (words.length <= SHORT) return `▸ ${words} alike`;
   const below = rowBelow(state, place);
   const hasLine = below?.row.rank === rank && below.run === run && holdsWords(below.bar);
-  if (hasLine && words.length <= LINE) return `▸ ranks: ${words}`;
+  if (hasLine && words.length <= LINE) return `▸ ${group.length} alike: ${words}`;
   const listed = words.replaceAll(", ", ",");
   return listed.length <= LONG ? `▸ ${listed}` : `▸ ${group.length} alike`;
 }

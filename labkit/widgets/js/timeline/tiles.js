@@ -1,7 +1,7 @@
 // What is read first under the sentence: how long, how long ranks wait, how much communication nothing hides.
 
 import { element, unbroken } from "./element.js";
-import { ranksText } from "./layout.js";
+import { namesOf, ranksText } from "./layout.js";
 import { NOTED } from "./numbers.js";
 import { bytesText, percentText, timeText, unitOf } from "./words.js";
 
@@ -127,9 +127,6 @@ function movingTiles(numbers) {
   return [...bytes, [`rank ${busiest}: ${words.join(" + ")}`, "", value]];
 }
 
-/** "rank 2", "ranks 1, 3". */
-const nameOf = (ranks) => `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)}`;
-
 const SLOWER = 1.1; // times the others' computing: less is no reason to come last
 
 /** Why some come last, where they compute longer than the others do. */
@@ -138,7 +135,7 @@ function slowerTile([one, other]) {
   if (other || !(compute >= SLOWER * others && others)) return []; // also where nobody knows
   const label = `computing: ${eachStep(one, timesText, [compute])}, the others ${eachStep(one, timesText, [others])}`;
   const times = `${Number((compute / others).toPrecision(2))} times as long`;
-  return [[label.replace(" a step", ""), "mean time in which operators run", `${nameOf(ranks)}: ${times}`]];
+  return [[label.replace(" a step", ""), "mean time in which operators run", `${namesOf(ranks)}: ${times}`]];
 }
 
 /** How long a rank is busy that works while the others wait, and they: what its headline says, in times that add up. */
@@ -160,7 +157,7 @@ function worksTiles([{ works, window }], isZoomed) {
 function costTile([{ edges, inTime, late: latest, blocked, waiting, numRanks }, other]) {
   if (other || !edges || !inTime || !latest) return [];
   const count = edges.length - 1;
-  const who = nameOf(latest.ranks);
+  const who = namesOf(latest.ranks);
   const parts = [latest.hidden, blocked / countOf({ waiting, numRanks })].map((time) => time / count);
   const words = [(edges.at(-1) - edges[0]) / count - inTime, ...parts].map(timeText);
   const [saved, late, waits] = words.map(Number.parseFloat);
