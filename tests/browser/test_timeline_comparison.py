@@ -97,8 +97,11 @@ def test_of_ranks_that_are_alike_and_exchange_messages_the_first_two_and_the_las
     assert bars == {22}  # higher than those of ranks that are shown one by one
     words = _words(page, tmp_path / "view.svg")
     assert words.count("each rank: 3 × 2 MB in, 3 × 2 MB out") == 1
-    assert words.count("step 1 of 3, enlarged 5 times") == 1
-    assert {"0", "0.2", "0.6", "ms from the step’s start"} <= set(words)  # on an axis of its own
+    head = "zoom × 3: step 1 of 3; send below receive: both at once"
+    assert words.count(head) == 1
+    last = len(words) - 1 - words[::-1].index("ms")  # on an axis of its own, with every tick's number and its unit
+    assert words[last - 3 : last + 1] == ["0", "0.5", "1", "ms"]
+    assert words.count("rank 0") == words.count("rank 1") == 3 and words.count("rank 7") == 2  # two ranks, enlarged
     assert words.count("recv ← 7") == 3 + 3 + 3 + 1  # of each run its calls, which hide the sends, and what is enlarged
     assert words.count("send → 1") == 3 + 1  # it begins as the receive does: under it in the run, and enlarged
     assert words.count("▸ ranks 2-6 alike") == 2
@@ -160,7 +163,7 @@ def test_beside_an_enlarged_step_it_stands_what_the_steps_are_for(opened: Any, t
     page = opened(ring(4, 30), adding(4), names=("slow", "ring"), is_beside=True)
     words = _words(page, tmp_path / "view.svg")
     assert [each for each in words if each and each.startswith("3 steps: ")] == ["3 steps: add", "3 steps: copy"]
-    assert words.count("1 ms on the way") == 1  # on the arrow to the rank below: a receive is that much longer
+    assert words.count("1 ms latency") == 1  # on the arrow to the rank below: a receive is that much longer
     assert page.is_visible("[data-mark=copy]")  # in a colour of its own
     grey = """() => { const { state, canvas } = VIEW; const { y, bar } = state.layout.rows.find(({ run, row }) =>
       run === 1 && row.lane === 0); const { data } = canvas.getContext("2d").getImageData(124, y + bar / 2, 900, 1);
@@ -168,6 +171,26 @@ def test_beside_an_enlarged_step_it_stands_what_the_steps_are_for(opened: Any, t
     row = page.evaluate(grey.replace("VIEW", VIEW))
     blue, copied = row.index("0,114,178"), row.index("140,140,140")  # adds come first
     assert blue < copied and "0,114,178" not in row[copied : copied + 50]
+
+
+def sending(end_ms: int) -> Timeline:
+    """Return a rank that makes a tensor and sends it to another, which has it when the run ends."""
+    return Timeline(
+        [0, 0, 0, 1, 1], [COMPUTE, COMMUNICATION, COMPUTE, COMMUNICATION, COMPUTE],
+        [0, MS, 80 * MS, MS, 0], [MS, (end_ms - 1) * MS, 90 * MS, end_ms * MS, MS],
+        ["ones", "send", "add_", "recv", "ones"], ["operator", "send", "operator", "recv", "operator"],
+        bytes=[0, 8000, 0, 8000, 0], peer=[-1, 1, -1, 0, -1], flow=[-1, 0, -1, 0, -1],
+    )  # fmt: skip
+
+
+@pytest.mark.in_turn
+def test_a_bar_too_narrow_for_its_name_has_it_beside_it_and_the_end_hides_no_arrow(opened: Any, tmp_path: Path) -> None:
+    page = opened(sending(100), step(40, 40, 20), names=("sends", "reduces"))
+    assert _words(page, tmp_path / "view.svg").count("ones") == 1  # rank 1 computes next to nothing: no lane
+    paths = [each.attrib["d"] for each in ElementTree.parse(tmp_path / "view.svg").iter(f"{SVG}path")]
+    tips = [float(d.split("L")[1].split()[0]) for d in paths if d.count("L") == 1]
+    end = page.evaluate(f"() => {VIEW}.state.width - 54")
+    assert tips == [pytest.approx(end - 4, abs=0.01)] * 2  # its ground and itself
 
 
 @pytest.mark.in_turn

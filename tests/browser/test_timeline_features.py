@@ -369,6 +369,7 @@ def test_who_comes_last_is_tied_to_the_ends_of_the_waits_which_are_red_and_say_h
     alarm = _pixels(page, "v.canvas", "v.state.theme.alarm", f"[124, {waits}, v.canvas.width - 178, {bar}]")
     assert max(alarm) > 0 and alarm.index(next(filter(None, alarm))) / len(alarm) == pytest.approx(0.5, abs=0.01)
     assert not page.is_visible("[data-mark=hidden]")
+    assert page.inner_text("[data-mark=late]") == "↑ held up by rank 2"
     between = f"[124, {waits + bar}, v.canvas.width - 178, {ends - waits - bar}]"
     tie = np.array(_pixels(page, "v.canvas", "v.state.theme.alarm", between))
     columns = np.flatnonzero(tie == ends - waits - bar) / (len(tie) - 1)
@@ -376,7 +377,9 @@ def test_who_comes_last_is_tied_to_the_ends_of_the_waits_which_are_red_and_say_h
     near, far = (f"[124, {y}, v.canvas.width - 178, 2]" for y in (waits + bar + 4, ends - 2))
     head, tail = (np.count_nonzero(_pixels(page, "v.canvas", "v.state.theme.alarm", box)) for box in (near, far))
     assert head > tail == 2  # with a head where it waits
-    assert not [each for each in _exported(opened(steps())) if each.startswith("waits ")]
+    page = opened(steps())
+    assert not [each for each in _exported(page) if each.startswith("waits ")]
+    assert not page.is_visible("[data-mark=late]")
 
 
 def trains(times: float) -> None:
@@ -421,7 +424,7 @@ def test_the_first_step_is_told_and_title_and_tile_say_what_lateness_costs_as_a_
     step = (edges[3] - edges[0]) / 3
     part = f"{saved / 1e3:.3g} of {step / 1e3:.3g} µs ({100 * saved / step:.0f} %)"
     assert page.inner_text(".labkit-title") == f"Rank 2 comes last; it costs every step {part}"
-    assert {"step 1", "step 2", "step 3"} <= set(words)
+    assert {"step 1", "step 2", "step 3", "▸ 7 alike", "0, 1, 3-7"} <= set(words)
     told = [each for each in words if re.match("(starts|waits|done) ", each)]  # of the first of three steps alike
     assert told[0] == f"starts {late} µs late" and len(told) == 2
     assert re.fullmatch(rf"waits \d times, {waiting} µs in all", told[1])

@@ -189,15 +189,37 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → 0 ns"]);
   const alone = [{ ...long, waiting: [0, 1, 3], areNamed: true }, less]; // the one run in which ranks wait says which
   assert.deepEqual(told(alone)[1], ["waiting, each of ranks 0, 1, 3", "22.7 ns → 0 ns"]);
-  const moving = (time, computes = 9) => ({ busiest: 0, moves: [[0, time, computes]] });
-  const narrow = (time) => ({ ...sending(4, 80), ...moving(time) });
+  const moving = (time, compute = 9, onTheWay = 0, bytes = 0) => {
+    const own = { rank: 0, communication: time, compute, sent: bytes, received: bytes };
+    return { busiest: 0, moves: [own], onTheWay };
+  };
+  const narrow = (...of) => ({ ...sending(4, 80), ...moving(...of) });
   const busy = { ...long, ...moving(60) };
-  const sends = "rank 0 sends or receives";
-  assert.deepEqual(told([busy, narrow(45)]).slice(1), [[`${sends}: saves 15 ns of the 20 ns`, "60 ns → 45 ns"]]);
-  assert.deepEqual(told([narrow(45), busy])[1], [`${sends}: takes 15 ns of the 20 ns`, "45 ns → 60 ns"]);
-  const also = { ...narrow(45), ...moving(45, 5) }; // most of the rest
-  assert.deepEqual(told([busy, also])[1][0], `${sends}: saves 15 ns of the 20 ns; it computes 4 ns less`);
-  assert.deepEqual(told([busy, narrow(35)])[1], [sends, "60 ns → 35 ns"]); // more than all of it is no share
+  assert.deepEqual(told([busy, narrow(45)]).slice(1), [
+    ["rank 0: 15 sending or receiving + 5 otherwise", "20 ns saved"],
+  ]);
+  assert.deepEqual(told([narrow(45), busy])[1], ["rank 0: 15 sending or receiving + 5 otherwise", "20 ns longer"]);
+  const later = { ...busy, ...moving(60, 9, 4, 7e6) }; // its last message is so much longer on the way
+  assert.deepEqual(told([later, narrow(45, 8, 0, 2e6)]).slice(1), [
+    ["rank 0 sends, and receives as much", "7 MB → 2 MB each way"],
+    ["rank 0: 15 sending or receiving + 1 computing + 4 on the way", "20 ns saved"],
+  ]);
+  assert.equal(told([busy, narrow(35)]).length, 1); // more than all of it is no part
+  assert.equal(told([busy, narrow(45, 10)]).length, 1); // it computes longer: no sum
+  const sums = [782.48, 237.806].map((window, k) => ({
+    ...sending(8, 1),
+    ...[moving(654.5, 120.78, 7.2), moving(176.32, 61.49)][k],
+    window,
+  }));
+  assert.deepEqual(told(sums)[1], ["rank 0: 478 sending or receiving + 59 computing + 7 on the way", "544 ns saved"]);
+  const rounded = [1234.9, 1005].map((window, k) => ({ ...sums[k], window })); // 1.23 µs and 1.01 µs are 220 ns apart
+  assert.equal(
+    told([
+      { ...rounded[0], ...moving(200) },
+      { ...rounded[1], ...moving(0) },
+    ]).length,
+    1,
+  );
   const waits = { ...narrow(45), blocked: 0, blockedShare: 0 }; // the tile of one rank, and none of all
   assert.equal(told([busy, waits]).length, 2);
   assert.equal(told([busy, narrow(55)]).length, 1);

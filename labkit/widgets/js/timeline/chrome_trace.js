@@ -1,5 +1,6 @@
 // The runs as a Chrome trace, laid out as labkit/timeline/chrome.py does.
 
+import { labelOf } from "./kinds.js";
 import { LANES } from "./row_names.js";
 import { unsplit } from "./unsplit.js";
 import { named } from "./words.js";
@@ -63,7 +64,7 @@ class Trace {
 
   writeSpan(i, lane) {
     const { run, events } = this;
-    const [name, kind, , peer, source] = run.labels[run.label[i]];
+    const [name, kind, , peer, source] = labelOf(run, i);
     const args = { kind, bytes: run.bytes[i], ...(peer >= 0 && { peer }), ...(source && { source }) };
     const dur = Math.max(run.duration[i], 1) / 1000;
     const title = `${kind === "wait" ? kind : lane}/${name}`;

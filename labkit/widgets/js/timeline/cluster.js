@@ -1,6 +1,7 @@
 // More ranks than are read one by one: which of them stand out from the others.
 
 import { COMMUNICATION, COMPUTE } from "./kinds.js";
+import { once } from "./once.js";
 import { rowBusy } from "./shares.js";
 
 const FEW = 8; // ranks whose rows are all read
@@ -8,20 +9,13 @@ const APART = 0.05; // of the middle rank's work: who differs by less does not s
 const SPREADS = 5; // times the middle distance from the middle, for the same
 const MOST = 6; // outliers that are shown apart
 
-const found = new WeakMap(); // by run
-
 /** Whether so many ranks are shown as a cluster. */
 export const isCluster = (ranks) => ranks > FEW;
 
 const middleOf = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 
 /** Who works longest, and who else works much longer or shorter than the middle rank: [[words, ranks]]. */
-export function standouts(run) {
-  if (!found.has(run)) found.set(run, compare(run));
-  return found.get(run);
-}
-
-function compare(run) {
+export const standouts = once((run) => {
   const lane = run.rows.some((row) => row.lane === COMPUTE && row.last > row.first) ? COMPUTE : COMMUNICATION;
   const work = [...run.ranks.values()].map(({ rank, lanes }) => [rank, rowBusy(run, lanes[lane], 0, run.span)]);
   const middle = middleOf(work.map(([, busy]) => busy));
@@ -38,4 +32,4 @@ function compare(run) {
   }
   if (others.length) told.push(["outliers", others.map(([rank]) => rank)]);
   return told;
-}
+});

@@ -2,6 +2,8 @@
 
 import { rowOf, twinOf } from "./complete.js";
 import { button, choice, element } from "./element.js";
+import { isZoomed } from "./layout.js";
+import { labelOf } from "./kinds.js";
 import { unitOf } from "./words.js";
 
 const AROUND = 200; // pixels of a view that are not the rows of two runs
@@ -55,7 +57,7 @@ export function tellRoom(view) {
 export function setOffset(view, offset) {
   if (!Number.isFinite(offset)) return;
   const { state } = view;
-  const isFollowed = String(state.view) === String(state.whole);
+  const isFollowed = !isZoomed(state);
   state.offset = Math.round(offset);
   view.offsetBox.value = String(Number((offset / view.unit).toPrecision(6)));
   view.fit();
@@ -65,7 +67,7 @@ export function setOffset(view, offset) {
 /** The events of a row that bear a name. */
 function eventsNamed(run, name, { first, last }) {
   const events = Array.from({ length: last - first }, (_, i) => first + i);
-  return events.filter((event) => run.labels[run.label[event]][0] === name);
+  return events.filter((event) => labelOf(run, event)[0] === name);
 }
 
 /** Shift the second run so that the event in focus begins in both at the same time. */
@@ -76,7 +78,7 @@ function alignAtFocus(view) {
     view.say("First select an event of the first run, by mouse or keys.");
     return;
   }
-  const [name] = run.labels[run.label[focus.event]];
+  const [name] = labelOf(run, focus.event);
   const row = rowOf(run, focus.event);
   const theirs = twinOf(other, row);
   const which = eventsNamed(run, name, row).indexOf(focus.event);

@@ -3,6 +3,7 @@
 import { rowOf } from "./complete.js";
 import { button, element } from "./element.js";
 import { kinOf } from "./kin.js";
+import { labelOf } from "./kinds.js";
 import { streamOf } from "./unsplit.js";
 import { bytesText, named, timeText } from "./words.js";
 
@@ -21,12 +22,12 @@ function heldWords(run, event) {
   const { held_to: to = [], held_from: from, held_since: since, held_until: until } = run;
   const at = to.indexOf(event);
   if (at < 0) return [];
-  return [`waited ${timeText(until[at] - since[at])} for ${run.labels[run.label[from[at]]][0]}`];
+  return [`waited ${timeText(until[at] - since[at])} for ${labelOf(run, from[at])[0]}`];
 }
 
 /** { text, source, code } of an event: rank, what, when, with whom, how much, how surely. */
 export function describe(run, event) {
-  const [name, kind, , peer, source, code] = run.labels[run.label[event]];
+  const [name, kind, , peer, source, code] = labelOf(run, event);
   const row = rowOf(run, event);
   const begin = run.start[event];
   const what = kind === name || kind === "span" ? name : `${name} (${kind})`;

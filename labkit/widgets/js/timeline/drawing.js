@@ -2,6 +2,7 @@
 
 import { writeEvents } from "./event_table.js";
 import { showButtons, showLegend } from "./frame.js";
+import { isZoomed } from "./layout.js";
 import { paintOverview } from "./overview.js";
 import { paint } from "./paint.js";
 import { writeTiles } from "./tiles.js";
@@ -33,10 +34,9 @@ function drawRest(view) {
   paintOverview(view.strip.getContext("2d"), state);
   const numbers = view.numberTable.write(state);
   [view.root.dataset.numbers] = numbers.map((each) => JSON.stringify(each));
-  const isZoomed = String(state.view) !== String(state.whole);
-  view.strip.hidden = !isZoomed; // else the picture is the overview
+  view.strip.hidden = !isZoomed(state); // else the picture is the overview
   const names = state.runs.map(({ name }) => name);
-  writeTiles(view.tiles, numbers, isZoomed, names);
+  writeTiles(view.tiles, numbers, isZoomed(state), names);
   if (!view.table.hidden) writeEvents(view.table, state, view.said);
   view.root.dataset.painted = String(++view.frames);
 }

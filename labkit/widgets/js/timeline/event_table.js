@@ -1,6 +1,7 @@
 // Events in view as a table.
 
 import { element, tableOf } from "./element.js";
+import { labelOf } from "./kinds.js";
 import { windowOf } from "./layout.js";
 import { streamOf } from "./unsplit.js";
 import { bytesText, countText, named, timeText } from "./words.js";
@@ -9,7 +10,7 @@ const MOST = 200;
 const HEADS = ["rank", "event", "kind", "begin", "length", "bytes", "peer", "line"];
 
 function cellsOf(run, { rank }, i) {
-  const [name, kind, , peer, source] = run.labels[run.label[i]];
+  const [name, kind, , peer, source] = labelOf(run, i);
   const size = run.bytes[i] ? bytesText(run.bytes[i]) : "";
   const times = [timeText(run.start[i]), timeText(run.end[i] - run.start[i])];
   const where = [rank, streamOf(run, i)].filter((each) => each !== "").join(", ");

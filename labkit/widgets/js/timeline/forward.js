@@ -1,8 +1,9 @@
 // What is blue where backward is not: forward, and what else computes.
 
 import { paintCopies } from "./copies.js";
-import { COMPUTE, REGION } from "./kinds.js";
-import { LEFT, RIGHT, shiftOf, windowOf, xOf } from "./layout.js";
+import { COMPUTE, REGION, labelOf } from "./kinds.js";
+import { LEFT, RIGHT, windowOf, xIn } from "./layout.js";
+import { once } from "./once.js";
 import { lowerBound } from "./search.js";
 import { rowBusy } from "./shares.js";
 
@@ -11,13 +12,12 @@ const MOST = 2000; // segments of a row
 const SEEN = 1; // pixels
 
 const FORWARD = 0; // the category
-const known = new WeakMap(); // by run
 
 /** [begin, end] of the regions called forward on a rank. */
 function regionsOf(run, rank) {
   const { first = 0, last = 0 } = run.ranks.get(rank).lanes[REGION] ?? {};
   const all = Array.from({ length: last - first }, (_, k) => first + k);
-  return all.filter((i) => run.labels[run.label[i]][0] === "forward").map((i) => [run.start[i], run.end[i]]);
+  return all.filter((i) => labelOf(run, i)[0] === "forward").map((i) => [run.start[i], run.end[i]]);
 }
 
 /** How long a row computes forward or what is as blue. */
@@ -28,19 +28,16 @@ function blueIn({ segmentCategory, segmentStart, segmentEnd }, { from, to }) {
 }
 
 /** Whether next to nothing but forward is blue, and some of it is. */
-export function isForward(run) {
-  if (!known.has(run)) {
-    let [inside, all] = [0, 0];
-    for (const { rank, lanes } of run.ranks.values()) {
-      const work = lanes[COMPUTE];
-      if (!work) continue;
-      all += blueIn(run, work);
-      for (const [from, to] of regionsOf(run, rank)) inside += rowBusy(run, work, from, to);
-    }
-    known.set(run, inside >= MOSTLY * all);
+export const isForward = once((run) => {
+  let [inside, all] = [0, 0];
+  for (const { rank, lanes } of run.ranks.values()) {
+    const work = lanes[COMPUTE];
+    if (!work) continue;
+    all += blueIn(run, work);
+    for (const [from, to] of regionsOf(run, rank)) inside += rowBusy(run, work, from, to);
   }
-  return known.get(run);
-}
+  return inside >= MOSTLY * all;
+});
 
 /** The parts of [begin, end] that no region covers; regions are in order. */
 function outside(begin, end, regions) {
@@ -59,13 +56,12 @@ function paintRow(context, state, { run: number, row, y, bar }) {
   const run = state.runs[number];
   const regions = regionsOf(run, row.rank);
   const [t0, t1] = windowOf(state, number);
-  const shift = shiftOf(state, number);
   const first = Math.max(row.from, lowerBound(run.segmentStart, row.from, row.to, t0) - 1);
   const stop = Math.min(lowerBound(run.segmentStart, row.from, row.to, t1), first + MOST);
   for (let s = first; s < stop; s++) {
     if (run.segmentCategory[s] !== FORWARD) continue;
     for (const ends of outside(run.segmentStart[s], run.segmentEnd[s], regions)) {
-      const [from, to] = ends.map((time) => Math.round(xOf(state, time + shift)));
+      const [from, to] = ends.map((time) => Math.round(xIn(state, number, time)));
       const [left, right] = [Math.max(from, LEFT), Math.min(to, state.width - RIGHT)];
       if (right - left < SEEN) continue;
       context.fillRect(left, y, right - left, bar);

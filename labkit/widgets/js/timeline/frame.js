@@ -6,7 +6,8 @@ import { button, choice, element } from "./element.js";
 import { unsplit } from "./unsplit.js";
 import { isForward } from "./forward.js";
 import { REGION } from "./kinds.js";
-import { asCluster } from "./layout.js";
+import { lateRanks } from "./last_ranks.js";
+import { asCluster, namesOf } from "./layout.js";
 import { bytesText } from "./words.js";
 
 const KEYS = [
@@ -133,6 +134,7 @@ const MARKS = [
   ["other", "■", "other compute"],
   ["copy", "■", "copy"],
   ["message", "↗", "message"],
+  ["late", "↑", "held up by "],
   ["early", "↗", "message that arrives before it left"],
   ["held", "↓", "a stream waited for another until then"],
   ["path", "▭", "critical path"],
@@ -163,7 +165,8 @@ export function legendOf([run, other], present) {
     categoryPatch([nameOf(c), ...run.categories[c].slice(1)], c),
   );
   for (const [mark, sign, words] of MARKS) {
-    patches.push(element("span", { "data-mark": mark, hidden: true }, element("b", {}, sign), ` ${words}`));
+    const who = mark === "late" ? namesOf(lateRanks(run)) : "";
+    patches.push(element("span", { "data-mark": mark, hidden: true }, element("b", {}, sign), ` ${words}${who}`));
   }
   if (other) {
     const words = `${other.name}; ratio: busy time, ${run.name} / ${other.name}`;

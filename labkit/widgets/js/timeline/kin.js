@@ -1,10 +1,16 @@
 // Events that are one thing on several ranks: a collective, a message, a microbatch.
 
+import { once } from "./once.js";
 import { lowerBound } from "./search.js";
 
 const MICROBATCH = /^[FBIW](\d+)(\.\d+)?$/;
 
-const calls = new WeakMap(); // by run: the events of each collective
+/** The events of each collective of a run. */
+const calls = once(({ call_event: events, call_of: of }) => {
+  const known = new Map();
+  events.forEach((each, k) => known.set(of[k], [...(known.get(of[k]) ?? []), each]));
+  return known;
+});
 
 /** This event and all that are one thing with it. */
 export function kinOf(run, event) {
@@ -16,13 +22,7 @@ export function kinOf(run, event) {
 function callOf(run, event) {
   const { call_event: events = [], call_of: of } = run;
   const at = lowerBound(events, 0, events.length, event);
-  if (events[at] !== event) return [];
-  if (!calls.has(run)) {
-    const known = new Map();
-    events.forEach((each, k) => known.set(of[k], [...(known.get(of[k]) ?? []), each]));
-    calls.set(run, known);
-  }
-  return calls.get(run).get(of[at]);
+  return events[at] === event ? calls(run).get(of[at]) : [];
 }
 
 /** What is done with the microbatch that an event names. */

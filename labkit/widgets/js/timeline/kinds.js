@@ -11,3 +11,9 @@ export const OPTIMIZER = 5;
 export const isCopy = ([name]) => /^copy_?$/.test(name);
 
 export const BLOCKED = 6; // time in which a rank stands still and nothing moves
+
+/** [name, kind, category, peer, source, code] of an event. */
+export const labelOf = ({ labels, label }, event) => labels[label[event]];
+
+/** Whether it is known when a run's ranks compute: of real processes it is not. */
+export const isKnownOf = ({ rows }) => rows.some(({ lane }) => lane === COMPUTE);

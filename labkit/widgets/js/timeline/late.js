@@ -3,7 +3,7 @@
 import { MOST, NEAR, comesAt, hiddenWaits } from "./hidden.js";
 import { COMMUNICATION, COMPUTE } from "./kinds.js";
 import { lateRanks } from "./last_ranks.js";
-import { LEFT, holdsWords, pixelOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { LEFT, holdsWords, pixelOf, windowOf, xIn } from "./layout.js";
 import { arrow } from "./paint_arrows.js";
 import { writeBold } from "./paint_marks.js";
 import { lowerBound } from "./search.js";
@@ -29,7 +29,7 @@ function waitsOf(state, number, row, late) {
 }
 
 /** Times as pixels. */
-const pixelsOf = (state, run, times) => times.map((time) => Math.round(xOf(state, time + shiftOf(state, run))));
+const pixelsOf = (state, run, times) => times.map((time) => Math.round(xIn(state, run, time)));
 
 /** A frame round a wait; in dashes from where a call begins to where a late rank comes, while its own computes. */
 function paintWait(context, state, { run, y, bar }, wait, isHidden) {
@@ -114,6 +114,7 @@ export function paintLate(context, state) {
         if (!comesAt(run, comers, end, NEAR * (end - begin))) continue; // it waits on, and computes no more
         const x = pixelsOf(state, number, [end])[0] - FRAME / 2;
         arrow(context, x, from, x, to, FRAME); // from who ends it
+        state.marks.add("late");
       }
       if (place.note) told.push([place, toldOf(hidden, groups)]);
     }

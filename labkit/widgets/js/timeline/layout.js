@@ -43,6 +43,9 @@ export function ranksText(ranks) {
   return parts.length > 4 ? `${parts.slice(0, 3).join(", ")}, ...` : parts.join(", ");
 }
 
+/** "rank 2", "ranks 1, 3". */
+export const namesOf = (ranks) => `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)}`;
+
 /** The most pixels of any bar; how many all ranks may take. */
 const TALLEST = 64;
 const ROOM = 575;
@@ -130,6 +133,9 @@ export function layOut(state) {
   return { rows, memories, heads, gapsIn, without, hasSteps, bar, height: Math.max(y, TOP + 24) };
 }
 
+/** Whether not all of the whole is in view. */
+export const isZoomed = ({ view, whole }) => String(view) !== String(whole);
+
 /** By how much a run is shifted: one shown beside another by its offset. */
 export const shiftOf = (state, run) => (run ? state.offset : 0);
 
@@ -153,6 +159,9 @@ export const pixelOf = ({ view, width }) => (view[1] - view[0]) / (width - LEFT 
 
 /** Where a time lies. */
 export const xOf = (state, time) => LEFT + (time - state.view[0]) / pixelOf(state);
+
+/** Where a time of a run lies. */
+export const xIn = (state, run, time) => xOf(state, time + shiftOf(state, run));
 
 /** Which time lies there. */
 export const timeOf = (state, x) => state.view[0] + (x - LEFT) * pixelOf(state);

@@ -4,6 +4,7 @@ import { complete } from "./complete.js";
 import { lowerBound } from "./search.js";
 
 const COPIED = ["start", "duration", "bytes", "label"];
+const NONE = ["flow_from", "flow_to", "cut_event", "cut_start", "cut_end", "blocked_start", "blocked_end"];
 const LANES = 4;
 
 /** All labels of two runs, and which of them each label of the second is. */
@@ -37,13 +38,7 @@ const emptyColumns = (n) => ({
   duration: new Float64Array(n),
   bytes: new Float64Array(n),
   label: new Uint32Array(n),
-  flow_from: new Uint32Array(),
-  flow_to: new Uint32Array(),
-  cut_event: new Uint32Array(),
-  cut_start: new Float64Array(),
-  cut_end: new Float64Array(),
-  blocked_start: new Float64Array(),
-  blocked_end: new Float64Array(),
+  ...Object.fromEntries(NONE.map((name) => [name, new Uint32Array()])),
   blocked: [],
 });
 

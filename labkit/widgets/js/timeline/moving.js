@@ -1,5 +1,6 @@
 // From event to event and through time: focus, cursor, measuring, playing.
 
+import { labelOf } from "./kinds.js";
 import { lowerBound } from "./search.js";
 import { hit, nextEdge } from "./edges.js";
 import { kinOf } from "./kin.js";
@@ -85,7 +86,7 @@ function doingAt(state, time) {
   return state.runs.flatMap((run, number) =>
     run.rows.flatMap((row) => {
       const event = hit(run, row, time - shiftOf(state, number));
-      return event < 0 ? [] : [named(run, `rank ${row.rank}: ${run.labels[run.label[event]][0]}`)];
+      return event < 0 ? [] : [named(run, `rank ${row.rank}: ${labelOf(run, event)[0]}`)];
     }),
   );
 }

@@ -1,16 +1,15 @@
 // Of two runs: how much the rank with most bytes sends and receives.
 
-import { COMMUNICATION } from "./kinds.js";
-import { LEFT, RIGHT, ranksText, shiftOf, xOf } from "./layout.js";
+import { COMMUNICATION, labelOf } from "./kinds.js";
+import { LEFT, RIGHT, ranksText, xIn } from "./layout.js";
+import { once } from "./once.js";
 import { bytesText } from "./words.js";
-
-const notes = new WeakMap(); // by run
 
 /** "7 × 16 MB": how many calls of one kind a rank makes, all of one size; else undefined. */
 function bytesOfKind(run, { first, last }, kinds) {
   let [count, size] = [0, -1];
   for (let i = first; i < last; i++) {
-    if (!kinds.test(run.labels[run.label[i]][1])) continue;
+    if (!kinds.test(labelOf(run, i)[1])) continue;
     if (count && run.bytes[i] !== size) return undefined;
     [count, size] = [count + 1, run.bytes[i]];
   }
@@ -18,7 +17,7 @@ function bytesOfKind(run, { first, last }, kinds) {
 }
 
 /** "rank 0: 7 × 16 MB in, 7 × 16 MB out", of who moves most, or "each rank: ..."; "" where calls differ in size. */
-function mostBytes(run) {
+const mostBytes = once((run) => {
   const told = [...run.ranks.values()].map(({ rank, lanes }) => {
     const row = lanes[COMMUNICATION];
     const ways = row ? [/^i?recv$/, /^i?send$/].map((kinds) => bytesOfKind(run, row, kinds)) : [];
@@ -29,7 +28,7 @@ function mostBytes(run) {
   const [rank, most, words] = told.reduce((a, b) => (b[1] > a[1] ? b : a));
   if (most < 0 || told.some(([, sum]) => sum < 0)) return "";
   return `${told.every((each) => each[2] === words) ? "each rank" : `rank ${rank}`}: ${words}`;
-}
+});
 
 const ENDS = 90; // pixels of how long a run is, beside its end
 
@@ -37,11 +36,10 @@ const ENDS = 90; // pixels of how long a run is, beside its end
 function paintBytes(context, state) {
   state.layout.heads.forEach(({ y }, number) => {
     const run = state.runs[number];
-    if (!notes.has(run)) notes.set(run, mostBytes(run));
-    const end = Math.min(xOf(state, run.span + shiftOf(state, number)), state.width - RIGHT);
+    const end = Math.min(xIn(state, number, run.span), state.width - RIGHT);
     const ranks = state.layout.without[number] ?? [];
     const few = ranks.length ? `; ranks ${ranksText(ranks)} compute for less than 2 % of the time: not drawn` : "";
-    const words = `${notes.get(run)}${few}`;
+    const words = `${mostBytes(run)}${few}`;
     const wide = context.measureText(words).width;
     if (LEFT + 4 + wide > end - ENDS) return;
     context.fillStyle = state.theme.paper; // no line of the axis goes through words

@@ -1,7 +1,7 @@
 // The table of numbers: of what is in view, of the whole, and of two runs their difference.
 
 import { element, tableOf } from "./element.js";
-import { ownWindow } from "./layout.js";
+import { isZoomed, ownWindow } from "./layout.js";
 import { numbers } from "./numbers.js";
 import { categoryTimes } from "./shares.js";
 import { bytesText, changeText, countText, percentText, speedText, timeText } from "./words.js";
@@ -88,9 +88,8 @@ export class NumberTable {
       this.key = key;
       this.begin(runs);
     }
-    const isZoomed = String(state.view) !== String(state.whole);
-    this.table.dataset.zoomed = String(isZoomed);
-    if (!isBeside) this.head.textContent = isZoomed ? "in view" : "whole run";
+    this.table.dataset.zoomed = String(isZoomed(state));
+    if (!isBeside) this.head.textContent = isZoomed(state) ? "in view" : "whole run";
     const here = runs.map((run, number) => this.of(run, ...ownWindow(state, number), isBeside));
     for (const { name, text, after, cells } of this.rows) {
       const shown = [...here, ...this.wholes].map((found) => text(found[name]) + after(found));

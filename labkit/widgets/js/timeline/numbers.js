@@ -1,7 +1,7 @@
 // The numbers of an interval of time: all from the columns the picture is painted from.
 
 import { hiddenWaits } from "./hidden.js";
-import { COMMUNICATION, COMPUTE } from "./kinds.js";
+import { COMMUNICATION, isKnownOf } from "./kinds.js";
 import { lateRanks, workingRank } from "./last_ranks.js";
 import { lowerBound } from "./search.js";
 import { before, rowBusy } from "./shares.js";
@@ -31,7 +31,7 @@ export function meanTimes(run) {
   const all = [...run.ranks.values()].map((rank) => timesOf(run, rank, t0, t1));
   const mean = (of) => meanOf(all, of);
   const busiest = Math.max(...all.map(({ communication }) => communication));
-  const isKnown = run.rows.some(({ lane }) => lane === COMPUTE); // of real processes it is not
+  const isKnown = isKnownOf(run);
   return {
     compute: isKnown ? mean(({ compute }) => compute) : Number.NaN,
     exposed: isKnown ? mean(({ compute, either }) => either - compute) : Number.NaN,
@@ -154,6 +154,10 @@ function rankOf(run, own, t0, t1, edges) {
   return { rank, ...times, busy, computed, exposed: busy - times.compute, ...callsOf(run, lanes[1], t0, t1) };
 }
 
+/** How long the last byte of a message is on the way with which a run ends, ns. */
+const lastWay = ({ flow_from: from, flow_to: to, end, span }) =>
+  to.reduce((long, event, f) => (end[event] < span ? long : span - end[from[f]]), 0);
+
 /** The numbers of the interval [from, to). */
 export function numbers(shown, from, to) {
   const run = unsplit(shown);
@@ -168,7 +172,6 @@ export function numbers(shown, from, to) {
   sums.exposed = seen(sums.exposed);
   sums.blocked = seen(sums.blocked);
   const busiest = ranks.reduce((a, b) => (b.communication > a.communication ? b : a), ranks[0] ?? {});
-  const isKnown = run.rows.some(({ lane }) => lane === COMPUTE);
   const exposures = ranks.map(({ exposed }) => exposed);
   return {
     window: run.span && t1 - t0,
@@ -177,13 +180,14 @@ export function numbers(shown, from, to) {
     ...waiters(run, ranks, t1 - t0),
     areExposedAlike: areAlike(exposures, t1 - t0),
     busiest: busiest.rank,
-    moves: ranks.map(({ rank, communication, compute }) => [rank, communication, compute]),
+    moves: ranks,
+    onTheWay: lastWay(run),
     edges,
     title: run.title ?? "",
     inTime: run.in_time,
     works: worksOf(run, ranks),
     late: lateOf(run, ranks, [t0, t1]),
-    ...sharesOf(sums, all, isKnown),
+    ...sharesOf(sums, all, isKnownOf(run)),
     busbw: busBandwidth(run, t0, t1),
   };
 }

@@ -3,7 +3,7 @@
 
 import { twinOf } from "./complete.js";
 import { REGION } from "./kinds.js";
-import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
+import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, ranksText, windowOf, xIn, xOf } from "./layout.js";
 import { lateRanks, workingRank } from "./last_ranks.js";
 import { paintLate } from "./late.js";
 import { paintOther } from "./forward.js";
@@ -83,8 +83,7 @@ function clearOutside(context, state) {
   const right = state.width - RIGHT;
   context.fillStyle = state.theme.paper;
   for (const { run, y, bar } of state.layout.rows) {
-    const shift = shiftOf(state, run);
-    const [from, to] = [shift, state.runs[run].span + shift].map((time) => Math.round(xOf(state, time)));
+    const [from, to] = [0, state.runs[run].span].map((time) => Math.round(xIn(state, run, time)));
     if (from > LEFT) context.fillRect(LEFT, y, Math.min(from, right) - LEFT, bar);
     if (to < right) context.fillRect(Math.max(to, LEFT), y, right - Math.max(to, LEFT), bar);
   }
@@ -177,7 +176,7 @@ function paintEnds(context, state) {
   layout.heads.forEach(({ y }, number) => {
     const run = runs[number];
     const bottom = (layout.heads[number + 1]?.y ?? layout.height) - 4;
-    const x = Math.ceil(xOf(state, (run.measured?.[1] ?? run.span) + shiftOf(state, number)));
+    const x = Math.ceil(xIn(state, number, run.measured?.[1] ?? run.span));
     if (x < LEFT || x > width - RIGHT + 1) return;
     const words = timeText(lasted(run));
     context.fillRect(x, y + 2, 1.5, bottom - y - 2);
@@ -209,7 +208,7 @@ function nameOf(state, place) {
   if (words.length <= SHORT) return `▸ ${words} alike`;
   const below = rowBelow(state, place);
   const hasLine = below?.row.rank === rank && below.run === run && holdsWords(below.bar);
-  if (hasLine && words.length <= LINE) return `▸ ranks: ${words}`;
+  if (hasLine && words.length <= LINE) return `▸ ${group.length} alike: ${words}`;
   const listed = words.replaceAll(", ", ",");
   return listed.length <= LONG ? `▸ ${listed}` : `▸ ${group.length} alike`;
 }
@@ -233,8 +232,8 @@ function mostHeld(runs) {
 function paintMemory(context, state, { y, height, rank, run }) {
   const { width, theme, runs } = state;
   const [t0, t1] = ownWindow(state, run);
-  const from = xOf(state, t0 + shiftOf(state, run));
-  const columns = Math.round(xOf(state, t1 + shiftOf(state, run)) - from);
+  const from = xIn(state, run, t0);
+  const columns = Math.round(xIn(state, run, t1) - from);
   if (columns < 1) return;
   const base = y + height;
   const scale = (height - 1) / mostHeld(runs);
@@ -250,7 +249,7 @@ function paintMemory(context, state, { y, height, rank, run }) {
   context.fill();
   context.stroke();
   context.strokeStyle = theme.ink;
-  const peak = xOf(state, memory.peak + shiftOf(state, run));
+  const peak = xIn(state, run, memory.peak);
   const isSeen = peak >= from && peak <= from + columns;
   context.fillStyle = theme.held; // a peak of a moment is wider than the arrow that points to it
   if (isSeen) context.fillRect(peak - PEAK / 2, base - memory.most * scale, PEAK, memory.most * scale);

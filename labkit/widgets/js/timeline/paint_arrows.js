@@ -1,10 +1,12 @@
 // Messages, as arrows from where their last byte leaves to where it arrives.
 
 import { enlargedOf } from "./enlarged.js";
-import { shiftOf, windowOf, xOf } from "./layout.js";
+import { labelOf } from "./kinds.js";
+import { placeOf, windowOf, xIn } from "./layout.js";
 import { lowerBound } from "./search.js";
 
 const MOST = 300;
+const BEFORE = 4; // pixels before the line of a run's end, which would hide an arrow's head
 
 /** An arrow with its head at the second point, set off from what it crosses by a ground. */
 export function arrow(context, x0, y0, x1, y1, thick, ground) {
@@ -58,17 +60,13 @@ function colourOf(theme, back, error) {
   return back > 0 ? theme.quiet : theme.arrow;
 }
 
-/** The rows of an event, from top to bottom. */
-const placesOf = ({ layout }, run, event) =>
-  layout.rows.filter((place) => place.run === run && event >= place.row.first && event < place.row.last);
-
-/** Draw message f of a run; where both its ranks have rows: [x, x, ns] of when its last byte leaves and arrives. */
+/** Draw message f of a run; where both its ranks have rows: [[x, x], ns, y] of its last byte, y of the middle. */
 export function paintMessage(context, state, number, f, thick) {
   const run = state.runs[number];
   const [source, target] = [run.flow_from[f], run.flow_to[f]];
-  const [from, to] = [source, target].map((event) => placesOf(state, number, event)[0]);
+  const [from, to] = [source, target].map((event) => placeOf(state, number, event));
   if (!from || !to) return undefined;
-  const isServed = run.labels[run.label[target]][1] === "rpc_serve";
+  const isServed = labelOf(run, target)[1] === "rpc_serve";
   const [begins, over] = solidOf(run, source);
   const arrives = isServed ? run.start[target] : solidOf(run, target)[1];
   const leaves = isServed ? begins : Math.max(begins, Math.min(over, arrives)); // its last byte
@@ -77,14 +75,14 @@ export function paintMessage(context, state, number, f, thick) {
   state.marks.add(colour === state.theme.alarm ? "early" : "message");
   context.strokeStyle = colour;
   context.fillStyle = colour;
-  const shift = shiftOf(state, number);
   const isDown = to.y > from.y;
   const y0 = from.y + (isDown ? from.bar : 0);
   const y1 = to.y + (isDown ? 0 : to.bar);
   const ground = thick > 1 && state.theme.paper;
-  const [x0, x1] = [leaves, arrives].map((time) => xOf(state, time + shift));
+  const x0 = xIn(state, number, leaves);
+  const x1 = xIn(state, number, arrives) - (arrives < run.span ? 0 : BEFORE);
   arrow(context, x0, y0, x1, y1, thick, ground);
-  return [x0, x1, arrives - leaves];
+  return [[x0, x1], arrives - leaves, (y0 + y1) / 2];
 }
 
 /** Draw the messages in view; where they are many, only those of the event in focus. */

@@ -1,6 +1,6 @@
 // Waits of streams for each other, as arrows from the row of the span that was waited for.
 
-import { placeOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { placeOf, windowOf, xIn } from "./layout.js";
 import { arrow } from "./paint_arrows.js";
 
 const APART = 12; // pixels from one to the next on the average, at least: nearer ones cannot be told apart
@@ -25,7 +25,7 @@ export function paintHeld(context, state) {
     for (const k of heldInView(state, number)) {
       const [from, to] = [run.held_from[k], run.held_to[k]].map((event) => placeOf(state, number, event));
       if (!from || from === to) continue;
-      const x = xOf(state, run.held_until[k] + shiftOf(state, number));
+      const x = xIn(state, number, run.held_until[k]);
       const isDown = to.y > from.y;
       state.marks.add("held");
       arrow(context, x, from.y + (isDown ? from.bar : 0), x, to.y + (isDown ? 0 : to.bar), 1);

@@ -1,8 +1,8 @@
 // Over the bars: names, the outline of a second run, clocks' errors, focus, interval and cursor.
 
 import { twinOf } from "./complete.js";
-import { REGION, isCopy } from "./kinds.js";
-import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { COMPUTE, REGION, isCopy, labelOf } from "./kinds.js";
+import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, windowOf, xIn, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
 
@@ -90,15 +90,29 @@ export function writeName(context, state, { y, bar }, label, category, [left, ri
   context.fillText(text, left + pad, y + bar / 2 + 0.5);
 }
 
+/** Write what a rank computes first beside its bar, where that is too narrow and the lane is free. */
+function paintFirst(context, state, { run: number, row: { first }, y, bar }) {
+  const run = state.runs[number];
+  const times = [run.start[first], run.end[first], run.start[first + 1]];
+  const [from, to, next] = times.map((time) => xIn(state, number, time));
+  const [within, beside] = [to - from - 2, next - to - PAD].map((room) =>
+    nameFor(context, state, labelOf(run, first), room),
+  );
+  if (within || !beside || to < LEFT) return;
+  context.fillStyle = state.theme.ink;
+  context.fillText(beside, to + PAD, y + bar / 2);
+}
+
 /** Write names into bars that are wide enough. */
 export function paintNames(context, state) {
   context.textAlign = "left";
   for (const place of state.layout.rows) {
     const run = state.runs[place.run];
     if (place.row.lane === REGION || !holdsNames(place.bar)) continue;
+    if (state.runs.length > 1 && place.row.lane === COMPUTE && !state.overlay) paintFirst(context, state, place);
     eachWide(state, place, 14, (event, x, wide, category) => {
       const ends = [Math.max(x, LEFT), Math.min(x + wide, state.width - RIGHT)];
-      if (!state.hatched[category]) writeName(context, state, place, run.labels[run.label[event]], category, ends);
+      if (!state.hatched[category]) writeName(context, state, place, labelOf(run, event), category, ends);
     });
   }
 }
@@ -181,9 +195,7 @@ function paintFocus(context, state) {
   const place = placeOf(state, focus.run, focus.event);
   if (!place) return;
   const run = state.runs[focus.run];
-  const shift = shiftOf(state, focus.run);
-  const x0 = xOf(state, run.start[focus.event] + shift);
-  const x1 = xOf(state, run.end[focus.event] + shift);
+  const [x0, x1] = [run.start, run.end].map((times) => xIn(state, focus.run, times[focus.event]));
   for (const [out, colour] of [
     [1, theme.paper],
     [2.5, theme.ink],
@@ -198,12 +210,11 @@ function paintFocus(context, state) {
 /** Frame what is one thing with the event under the pointer or in focus, on every rank. */
 function paintLit(context, state) {
   const run = state.runs[state.litRun];
-  const shift = shiftOf(state, state.litRun);
   for (const event of state.lit) {
     const place = placeOf(state, state.litRun, event);
     if (!place) continue;
-    const x0 = xOf(state, run.start[event] + shift);
-    const wide = Math.max(xOf(state, run.end[event] + shift) - x0, 1);
+    const x0 = xIn(state, state.litRun, run.start[event]);
+    const wide = Math.max(xIn(state, state.litRun, run.end[event]) - x0, 1);
     context.lineWidth = holdsNames(place.bar) ? 2 : 1;
     context.strokeStyle = state.theme.ink;
     context.strokeRect(x0 - 0.5, place.y - 0.5, wide + 1, place.bar + 1);

@@ -1,7 +1,7 @@
 // The critical path: the blocks that it goes through are outlined, and a thin line leads from each to the next.
 
 import { BLOCKED, COMMUNICATION, COMPUTE } from "./kinds.js";
-import { pixelOf, shiftOf, shownFor, windowOf, xOf } from "./layout.js";
+import { pixelOf, shownFor, windowOf, xIn } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { rowBusy } from "./shares.js";
 
@@ -21,7 +21,6 @@ function eachPiece(state, run, draw) {
 function trace(context, state, run) {
   const own = state.layout.rows.filter((place) => place.run === run && place.first);
   const tops = new Map(own.map((place) => [place.row.rank, place.y - 3]));
-  const shift = shiftOf(state, run);
   let pen = null;
   eachPiece(state, run, (start, end, from, to) => {
     const y0 = tops.get(from);
@@ -30,8 +29,8 @@ function trace(context, state, run) {
       pen = null;
       return;
     }
-    const x0 = Math.max(xOf(state, start + shift), -10);
-    const x1 = Math.min(xOf(state, end + shift), state.width + 10);
+    const x0 = Math.max(xIn(state, run, start), -10);
+    const x1 = Math.min(xIn(state, run, end), state.width + 10);
     if (pen !== y0) context.moveTo(x0, y0);
     context.lineTo(x0, y1);
     context.lineTo(x1, y1);
@@ -41,8 +40,8 @@ function trace(context, state, run) {
 
 /** Outline the blocks of a rank that the path goes through in [a, b): where it computes that, else what it calls. */
 function outline(context, state, places, [a, b]) {
-  const run = state.runs[places[0].run];
-  const shift = shiftOf(state, places[0].run);
+  const [{ run: number }] = places;
+  const run = state.runs[number];
   const pixel = pixelOf(state);
   const computing = places.find(({ row }) => row.lane === COMPUTE)?.row;
   for (const { row, y, bar } of places) {
@@ -51,7 +50,7 @@ function outline(context, state, places, [a, b]) {
       const until = Math.min(run.segmentEnd[s], b);
       if ((until - from) / pixel < NARROW || run.segmentCategory[s] === BLOCKED) continue;
       if (row !== computing && computing && rowBusy(run, computing, from, until) > (until - from) / 2) continue;
-      context.rect(xOf(state, from + shift) + 1, y + 1, (until - from) / pixel - 2, bar - 2);
+      context.rect(xIn(state, number, from) + 1, y + 1, (until - from) / pixel - 2, bar - 2);
     }
   }
 }

@@ -1,7 +1,7 @@
 // Named regions: brackets above a rank, those inside others a little lower.
 
-import { REGION } from "./kinds.js";
-import { LEFT, RIGHT, holdsNames, windowOf, xOf, shiftOf } from "./layout.js";
+import { REGION, labelOf } from "./kinds.js";
+import { LEFT, RIGHT, holdsNames, windowOf, xIn } from "./layout.js";
 import { widthOf } from "./paint_marks.js";
 import { lowerBound } from "./search.js";
 
@@ -36,20 +36,19 @@ export function paintRegions(context, state) {
 
 function paintRow(context, state, number, row, y, bar) {
   const run = state.runs[number];
-  const shift = shiftOf(state, number);
   const right = state.width - RIGHT;
   const stop = lowerBound(run.start, row.first, row.last, windowOf(state, number)[1]);
   row.depths ??= depthsOf(run, row);
   for (let i = row.first; i < stop; i++) {
-    const x0 = xOf(state, run.start[i] + shift);
-    const x1 = xOf(state, run.end[i] + shift);
+    const x0 = xIn(state, number, run.start[i]);
+    const x1 = xIn(state, number, run.end[i]);
     if (x1 < LEFT || x1 - x0 < NARROWEST) continue;
     paintBracket(context, x0, x1, y + Math.min(STEP * row.depths[i - row.first], bar / 2), y + bar);
     if (!holdsNames(bar)) continue;
     const left = Math.max(x0, LEFT);
-    const next = i + 1 < row.last ? xOf(state, run.start[i + 1] + shift) : x1;
+    const next = i + 1 < row.last ? xIn(state, number, run.start[i + 1]) : x1;
     const room = Math.min(x1, next, right) - left - 6;
-    const [name] = run.labels[run.label[i]];
+    const [name] = labelOf(run, i);
     if (widthOf(context, state, name) <= room) context.fillText(name, left + 4, y + bar - 5);
   }
 }

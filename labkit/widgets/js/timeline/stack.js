@@ -4,7 +4,7 @@ import { areColoured, bareLanes, isNearlyBare } from "./bare.js";
 import { standouts } from "./cluster.js";
 import { COMMUNICATION, COMPUTE, REGION } from "./kinds.js";
 import { lateRanks } from "./last_ranks.js";
-import { NAMED, PLAIN, TOP, hiddenRanks, holdsNames, ranksText, shownFor, untold } from "./layout.js";
+import { NAMED, PLAIN, TOP, hiddenRanks, holdsNames, namesOf, shownFor, untold } from "./layout.js";
 import { stripOf } from "./strips.js";
 
 function gapsOf(bar) {
@@ -49,8 +49,7 @@ export class Stack {
   tellAlike({ alike = [], each = 1 }, rank, run) {
     const group = each > 1 && alike.find((ranks) => ranks[each - 2] === rank);
     if (!group || group.length <= each) return;
-    const left = untold(group, each);
-    const text = `▸ rank${left.length > 1 ? "s" : ""} ${ranksText(left)} alike`;
+    const text = `▸ ${namesOf(untold(group, each))} alike`;
     this.gapsIn.push({ y: this.y + (GAP - NAMED - this.gaps.rank) / 2, text, run });
     this.y += GAP;
   }

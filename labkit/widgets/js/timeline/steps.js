@@ -1,33 +1,26 @@
 // Steps of a run: each ends with a region called optimizer.
 
-import { REGION } from "./kinds.js";
+import { REGION, labelOf } from "./kinds.js";
 import { LEFT, RIGHT, TOP, xOf } from "./layout.js";
+import { once } from "./once.js";
 import { widthOf } from "./paint_marks.js";
 
 const TOGETHER = 0.05; // of a step, within which all ranks end it
 const ROOM = 16; // pixels above the rows
 const APART = 8; // pixels of a step, at least
 
-const known = new WeakMap(); // by run
-
 /** When the regions of a row called optimizer end, after when the first of its regions begins. */
 function edgesOf(run, { first, last }) {
   const edges = [run.start[first]];
-  for (let i = first; i < last; i++) if (run.labels[run.label[i]][0] === "optimizer") edges.push(run.end[i]);
+  for (let i = first; i < last; i++) if (labelOf(run, i)[0] === "optimizer") edges.push(run.end[i]);
   return edges;
 }
 
 /** When each rank's first step begins and its steps end, of those that have any. */
-function edgesOfRanks(run) {
-  if (!known.has(run)) {
-    const rows = run.rows.filter(({ lane, first, last }) => lane === REGION && last > first);
-    known.set(
-      run,
-      rows.map((row) => edgesOf(run, row)).filter((edges) => edges.length > 1),
-    );
-  }
-  return known.get(run);
-}
+const edgesOfRanks = once((run) => {
+  const rows = run.rows.filter(({ lane, first, last }) => lane === REGION && last > first);
+  return rows.map((row) => edgesOf(run, row)).filter((edges) => edges.length > 1);
+});
 
 /** When the first of them begins and each ends, where they begin and end on all ranks together; else undefined. */
 export function stepEdges(run) {

@@ -3,6 +3,7 @@
 import { complete } from "./complete.js";
 import { REGION } from "./kinds.js";
 import { asCluster, hiddenRanks } from "./layout.js";
+import { once } from "./once.js";
 import { unsplit } from "./unsplit.js";
 
 const MOST_ROWS = 32; // that have room with arrows between them
@@ -31,17 +32,12 @@ function placesOf(run, rows) {
   return [...places].sort(([a], [b]) => a - b);
 }
 
-const counts = new WeakMap(); // by run
-
 /** How many rows a rank would have at most, and which rows hold more than one stream. */
-export function countStreams(run) {
-  if (!counts.has(run)) {
-    const several = new Set(run.rows.filter((row) => placesOf(run, [row]).length > 1));
-    const ranks = [...run.ranks.keys()].map((rank) => placesOf(run, rowsOf(run, rank)).length);
-    counts.set(run, { most: Math.max(...ranks), several });
-  }
-  return counts.get(run);
-}
+export const countStreams = once((run) => {
+  const several = new Set(run.rows.filter((row) => placesOf(run, [row]).length > 1));
+  const ranks = [...run.ranks.keys()].map((rank) => placesOf(run, rowsOf(run, rank)).length);
+  return { most: Math.max(...ranks), several };
+});
 
 const rowsOf = (run, rank) => run.rows.filter((row) => row.rank === rank);
 

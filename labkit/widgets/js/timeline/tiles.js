@@ -1,9 +1,9 @@
 // What is read first under the sentence: how long, how long ranks wait, how much communication nothing hides.
 
 import { element, unbroken } from "./element.js";
-import { ranksText } from "./layout.js";
+import { namesOf, ranksText } from "./layout.js";
 import { NOTED } from "./numbers.js";
-import { percentText, timeText } from "./words.js";
+import { bytesText, percentText, timeText, unitOf } from "./words.js";
 
 /** Times in words; nothing beside something in its unit. */
 function timesText(times) {
@@ -93,26 +93,39 @@ function explains([run, other], [before, after]) {
 
 const shown = (time) => Number(time.toPrecision(3));
 
-/** How far two times lie apart, as they are shown. */
-const apartText = ([before, after]) => timeText(Math.abs(shown(before) - shown(after)));
+/** Parts of a time, in its unit, rounded as it is shown and adding up to that; undefined where they are no parts. */
+function summands(whole, parts) {
+  const grain = 10 ** (Math.floor(Math.log10(whole)) - 2);
+  const [, ...rest] = parts.map((part) => Math.round(part / grain));
+  const first = rest.reduce((left, part) => left - part, Math.round(whole / grain));
+  const isSum = Math.abs(first * grain - parts[0]) <= 2 * grain && Math.min(...rest) >= 0;
+  return isSum ? [first, ...rest].map((part) => Number(((part * grain) / unitOf(whole)[1]).toPrecision(3))) : undefined;
+}
 
-/** How long one rank sends and receives in both runs, where that makes most of the difference; and what the rest is. */
-function movingTiles([run, other]) {
+/** Of two runs, where one rank's sending and receiving makes most of the difference: its bytes, and that as a sum. */
+function movingTiles(numbers) {
+  const [run, other] = numbers;
   if (!other) return [];
   const change = other.window - run.window;
   const { busiest } = change < 0 ? run : other;
-  const [before, after] = [run, other].map(({ moves }) => moves.find(([rank]) => rank === busiest) ?? []);
-  const [moved, computed] = [1, 2].map((part) => (after[part] - before[part]) / change);
-  if (!(moved > MOST)) return [];
-  const [saves, less] = change < 0 ? ["saves", "less"] : ["takes", "longer"];
-  const rest = computed > (1 - moved) / 2 ? `; it computes ${timeText(Math.abs(computed * change))} ${less}` : "";
-  const times = [before[1], after[1]];
-  const share = `: ${saves} ${apartText(times)} of the ${apartText([run.window, other.window])}${rest}`;
-  return [[`rank ${busiest} sends or receives${moved < 1 ? share : ""}`, "busy", timesText(times)]];
+  const ofRank = numbers.map(({ moves }) => moves.find(({ rank }) => rank === busiest) ?? {});
+  const by = (part, [before, after] = ofRank) => (after[part] - before[part]) * Math.sign(change);
+  const moved = by("communication");
+  if (!(moved > MOST * Math.abs(change))) return [];
+  const isEven = ofRank.every((each) => each.sent === each.received) && by("sent") > 0;
+  const ways = `${ofRank.map((each) => bytesText(each.sent)).join(" → ")} each way`;
+  const bytes = isEven ? [[`rank ${busiest} sends, and receives as much`, "", ways]] : [];
+  const whole = Math.abs(shown(run.window) - shown(other.window));
+  const rest = Math.abs(change) - moved - by("compute");
+  const way = Math.abs(rest - by("onTheWay", numbers)) < 1 ? "on the way" : "otherwise";
+  const parts = summands(whole, [moved, by("compute"), rest]);
+  if (!parts) return bytes;
+  const words = ["sending or receiving", "computing", way].flatMap((what, k) =>
+    parts[k] ? `${parts[k]} ${what}` : [],
+  );
+  const value = `${timeText(whole)} ${change < 0 ? "saved" : "longer"}`;
+  return [...bytes, [`rank ${busiest}: ${words.join(" + ")}`, "", value]];
 }
-
-/** "rank 2", "ranks 1, 3". */
-const nameOf = (ranks) => `rank${ranks.length > 1 ? "s" : ""} ${ranksText(ranks)}`;
 
 const SLOWER = 1.1; // times the others' computing: less is no reason to come last
 
@@ -122,7 +135,7 @@ function slowerTile([one, other]) {
   if (other || !(compute >= SLOWER * others && others)) return []; // also where nobody knows
   const label = `computing: ${eachStep(one, timesText, [compute])}, the others ${eachStep(one, timesText, [others])}`;
   const times = `${Number((compute / others).toPrecision(2))} times as long`;
-  return [[label.replace(" a step", ""), "mean time in which operators run", `${nameOf(ranks)}: ${times}`]];
+  return [[label.replace(" a step", ""), "mean time in which operators run", `${namesOf(ranks)}: ${times}`]];
 }
 
 /** How long a rank is busy that works while the others wait, and they: what its headline says, in times that add up. */
@@ -144,7 +157,7 @@ function worksTiles([{ works, window }], isZoomed) {
 function costTile([{ edges, inTime, late: latest, blocked, waiting, numRanks }, other]) {
   if (other || !edges || !inTime || !latest) return [];
   const count = edges.length - 1;
-  const who = nameOf(latest.ranks);
+  const who = namesOf(latest.ranks);
   const parts = [latest.hidden, blocked / countOf({ waiting, numRanks })].map((time) => time / count);
   const words = [(edges.at(-1) - edges[0]) / count - inTime, ...parts].map(timeText);
   const [saved, late, waits] = words.map(Number.parseFloat);

@@ -9,7 +9,7 @@ import { draw } from "./drawing.js";
 import { fold, stretch, unfoldFor } from "./folding.js";
 import { buildFrame, legendOf } from "./frame.js";
 import { pressKey } from "./keys.js";
-import { STRIP, layOut, placeOf } from "./layout.js";
+import { STRIP, isZoomed, layOut, placeOf } from "./layout.js";
 import { merge } from "./merge.js";
 import { openAt, setCursor, setFocus } from "./moving.js";
 import { NumberTable } from "./number_table.js";
@@ -35,8 +35,6 @@ function enlargedBy(root) {
   const factor = root.getBoundingClientRect().width / root.offsetWidth;
   return factor > 1.02 ? Math.min(factor, MOST_ENLARGED) : 1;
 }
-
-const isSameView = ([a, b], [c, d]) => a === c && b === d;
 
 export class TimelineView {
   constructor(root, { runs, source = "", style = "" }) {
@@ -104,7 +102,7 @@ export class TimelineView {
     const { state } = this;
     const [run, other] = runs;
     const before = state.runs.length;
-    const isFollowed = isSameView(state.view, state.whole);
+    const isFollowed = !isZoomed(state);
     state.runs = runs;
     [state.lit, this.over] = [new Set(), undefined]; // events have other numbers now
     [state.hatched, state.dotted] = [3, 4].map((at) => run.categories.map((category) => category[at]));
