@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.py"))
 CLOCK = 72  # pixels of every exercise's countdown
 TITLE, STORY = 52, 25  # pixels of every title, and of what a story's boxes say, on a slide of 1280
-CALLED = 0.7  # of a text's letters, those of how its function is called, at least
+CALLED = 0.8  # of a text's letters, those of how its function is called, at least
 TEXT, LABEL = 25, 24  # of the smallest type that is read, and in a picture: a thirtieth of a slide's height
 FEW = 4  # words under a title that are none
 # Pictures whose letters are pixels, so that none can be measured here: they were looked at (tests/browser/test_decks.py
