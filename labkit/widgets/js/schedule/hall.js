@@ -6,7 +6,7 @@ import { most, sum } from "../figure/numbers.js";
 import { ticks } from "../figure/units.js";
 import { ended } from "./operations.js";
 
-const HIGH = 342; // pixels of the picture, before the slide enlarges it
+const HIGH = 338; // pixels of the picture, before the slide enlarges it
 const HEAD = 26;
 const FOOT = 30;
 const APART = 10;
