@@ -61,10 +61,10 @@ labkit.figure("factory", num_stages=3, num_microbatches=1)
 #
 # | | forward → | ← backward |
 # |---|---|---|
-# | left GPU | `left = module(x)`, sends `left` | gets `grad`, `left.backward(grad)` |
-# | right GPU | gets `left` as `x`, `x.requires_grad_()` | `loss.backward()`, sends `x.grad` |
+# | left GPU | sends `y` | `y.backward(g)` |
+# | right GPU | `x.requires_grad_()` | sends `x.grad` |
 #
-# Autograd stops at the cable. **You** carry the gradient of `x`, what entered a stage.
+# `y` arrives as `x`, and `x.grad` as `g`. Autograd stops at the cable: **you** carry the gradient.
 #
 # <!-- notes: The chain rule with a cable in the middle. Without requires_grad_ the received tensor has no gradient. -->
 
@@ -151,7 +151,7 @@ labkit.check("one_batch", run_stage)
 # %% [markdown] tags=["slide-only"]
 # ## Four GPUs, the work of one
 #
-# Four stages, one on each rank, one batch of 16,384 samples. A plan counts turns, a run seconds.
+# Four stages, one on each rank, run one batch of 16,384 samples. The run is measured in seconds.
 #
 # **To the room:** what share of the time is a GPU idle?
 #
@@ -216,7 +216,7 @@ labkit.predict("microbatches_for_5_percent", 20)
 
 # %% tags=["exercise"] exercise="bubble" points=10 difficulty=2 importance=5 minutes=4 title="The bubble" provides=["bubble_share", "step_seconds"]
 def bubble_share(num_stages: int, num_microbatches: int) -> float:
-    """Return the fraction of all time that a stage waits, if all stages and all microbatches take equally long."""
+    """Return the fraction of all time that a stage is idle if all stages and microbatches take equally long."""
     # BEGIN SOLUTION bubble
     return (num_stages - 1) / (num_microbatches + num_stages - 1)
     # END SOLUTION
@@ -280,6 +280,13 @@ class Forward(Work): ...
 class Backward(Work): ...
 
 
+# %% [markdown]
+# **GPipe** (Huang and others, 2019) runs all forwards, then all backwards. If memory is short, it can do so in groups of
+# microbatches that fit, here four:
+
+# %% tags=["figure"]
+labkit.figure("factory", num_stages=4, num_microbatches=8, most_held=4)
+
 # %% [markdown] tags=["slide-only"]
 # ## GPipe in groups pays for memory with turns
 #
@@ -309,8 +316,8 @@ class Backward(Work): ...
 #
 # Any order that finishes and never exceeds the memory is legal. The score of each case is the turns of its step.
 #
-# * `naive` is GPipe (Huang and others, 2019), run in groups of microbatches that fit into memory. Half of the points
-#   are for beating it wherever that is possible.
+# * `naive` is GPipe in groups of microbatches that fit into memory. Half of the points are for beating it wherever
+#   that is possible.
 # * `1F1B` comes from PipeDream (2019). In the variant here (Narayanan and others, 2021), all microbatches are finished
 #   when the step ends. A stage with little memory begins with at most `most_held` forwards. The other half are for a
 #   step as short as 1F1B's.
@@ -356,11 +363,11 @@ def fill_stages(num_stages: int, num_microbatches: int, most_held: int) -> list[
 labkit.challenge("fill_stages", fill_stages)
 
 # %% [markdown]
-# Here is yours with memory for four, and then for two. Hatched is bubble; grey is what a stage holds. Drag a box
-# to another place and see what happens.
+# Here is yours for six microbatches, with memory for four of them, and then for two. Hatched is bubble; grey is what a
+# stage holds. Drag a box to another place and see what happens.
 
 # %% tags=["nbval-ignore-output"]
-labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages(4, 8, 2))
+labkit.schedule_explorer(room_for_4=fill_stages(4, 6, 4), room_for_2=fill_stages(4, 6, 2))
 
 # %% [markdown] tags=["slide-only"]
 # ## Backward soon: nine turns fewer in the same memory
@@ -370,7 +377,7 @@ labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages
 # | GPipe in groups | 33 | 42 | 60 |
 # | **yours** | 33 | **33** | **51** |
 #
-# With room for four, a step is as short as with room for all eight.
+# Of eight microbatches, room for four is enough: a step takes as few turns as with room for all.
 #
 # <!-- notes: Who runs backward as soon as it can never waits for a group to drain. Room for two costs time: a stage waits until its one forward comes back. -->
 
@@ -545,8 +552,7 @@ def one_step(orders: list[list[Work]]):
     stage, count = dist.get_rank(), len(orders[0]) // 2
     x = [torch.empty(SAMPLES // count, WIDTH, device="meta", requires_grad=True) for _ in range(count)]
     ends = (x if stage == 0 else None, x if stage == len(orders) - 1 else None)
-    sizes = [SAMPLES // count] * count
-    run_schedule(with_messages(orders)[stage], layers(), sizes, x[0][0], *ends, nn.functional.mse_loss)
+    run_schedule(with_messages(orders)[stage], layers(), [len(x[0])] * count, x[0][0], *ends, nn.functional.mse_loss)
 
 
 # %% tags=["nbval-ignore-output"]

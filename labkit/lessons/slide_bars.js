@@ -117,6 +117,8 @@ class Drawing {
     });
     const isForward = /forward/.test(legend) && (!/other/.test(legend) || state.runs.every(slideRanks.isForward));
     this.blue = isForward ? "forward" : "compute";
+    this.arePipelines = state.runs.every(isPipeline);
+    this.round = this.arePipelines ? 'rx="5" ' : ""; // as a plan's
     [this.ink, this.quiet] = [state.theme.ink, state.theme.quiet];
   }
 
@@ -201,7 +203,7 @@ class Drawing {
     const isStill = category === STILL;
     const space = wide > 9 && !isStill ? 2 : 0; // between one and the next
     if (isStill) this.still(a, y, wide, high, words);
-    else this.add(rectOf(a, y, wide - space, high, `fill="${this.colourOf(category)}"`));
+    else this.add(rectOf(a, y, wide - space, high, `${this.round}fill="${this.colourOf(category)}"`));
     this.seen.set(words, [category, (this.seen.get(words)?.[1] ?? 0) + wide]);
   }
 
@@ -215,7 +217,7 @@ class Drawing {
 
   /** What every colour means, where a bar leaves one open: entries of [words, category]. */
   key() {
-    if (this.state.runs.every(isPipeline)) {
+    if (this.arePipelines) {
       const letters = { forward: "0", backward: "B0" };
       const names = this.state.runs[0].categories.map(([name]) => (name === "compute" ? "forward" : name));
       const drawn = [...new Set([...this.seen.values()].map(([category]) => category))].sort((a, b) => a - b);
@@ -239,14 +241,15 @@ class Drawing {
     const size = sizes.find((each) => wideIn(each) < this.width + 40) ?? sizes.at(-1);
     let x = 4;
     for (const [words, [category], letters] of entries) {
-      if (category === STILL) this.still(x, y - 24, 40, 28, words);
-      else this.add(rectOf(x, y - 24, 40, 28, `fill="${this.colourOf(category)}"`));
+      const [top, wide, high] = this.arePipelines ? [y - 33, 62, 41] : [y - 24, 40, 28];
+      if (category === STILL) this.still(x, top, wide, high, words);
+      else this.add(rectOf(x, top, wide, high, `${this.round}fill="${this.colourOf(category)}"`));
       if (letters) {
         const look = `text-anchor="middle" fill="${this.state.theme.onBar[category]}"`;
-        this.add(textOf(x + 20, y - 1, letters, 25, look));
+        this.add(textOf(x + wide / 2, y, letters, WORDS, look));
       }
-      this.add(textOf(x + 52, y, words, size, `fill="${this.ink}"`));
-      x += 92 + widthIn(words, size);
+      this.add(textOf(x + wide + 12, y, words, size, `fill="${this.ink}"`));
+      x += wide + 52 + widthIn(words, size);
     }
   }
 }

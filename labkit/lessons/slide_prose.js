@@ -37,7 +37,11 @@ function spread(section, { parts, lowest, down, fits }) {
   }
   const calls = [...section.querySelectorAll(":scope.exercise li > code:first-child:has(+ br)")];
   const isOneLine = (call) => call.offsetHeight < 3 * parseFloat(getComputedStyle(call).fontSize);
-  if (calls.length) largest(steps(1, 0.75, -0.05), style("--call", "em"), () => calls.every(isOneLine) && fits());
+  if (calls.length) {
+    const set = style("--call", "em");
+    if (!largest(steps(1, 0.8, -0.05), set, () => calls.every(isOneLine) && fits()))
+      largest(steps(1, 0.8, -0.05), set, fits);
+  }
   if (section.matches(".exercise")) {
     largest(
       steps(1.6, 1.35, -0.05),

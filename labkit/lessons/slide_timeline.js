@@ -113,16 +113,16 @@ function drawMessage(drawing, places, x, [source, target, from, to]) {
   );
 }
 
-/** Round times from 0 to a length, those under which there is room before `free`. */
+/** Round times from 0 to a length, in words where there is room before `free`. */
 function drawTicks(drawing, length, x, y, free) {
   const power = 10 ** Math.floor(Math.log10(length / 5));
   const step = [1, 2, 5, 10].map((digit) => digit * power).find((each) => each >= length / 5);
   const [unit, size] = UNITS.find(([, each]) => length >= each) ?? UNITS.at(-1);
   const look = `text-anchor="middle" fill="${drawing.quiet}"`;
-  for (let tick = 0; tick <= length && x(tick) < free; tick += step) {
+  for (let tick = 0; tick <= length; tick += step) {
     const words = tick ? `${Number((tick / size).toPrecision(3))} ${unit}` : "0";
     drawing.add(bars.rectOf(x(tick) - 1, y, 2, 10, `fill="${drawing.quiet}"`));
-    drawing.add(bars.textOf(x(tick), y + 38, words, bars.TICKS, look));
+    if (x(tick) < free) drawing.add(bars.textOf(x(tick), y + 38, words, bars.TICKS, look));
   }
   drawing.add(bars.rectOf(x(0), y, x(length) - x(0), 2, `fill="${drawing.quiet}"`));
 }
@@ -131,6 +131,7 @@ function drawTicks(drawing, length, x, y, free) {
 function drawAxis(drawing, { span }, x, y) {
   const end = timeWords(span);
   drawTicks(drawing, span, x, y, x(span) - bars.widthIn(end, LENGTHS, 650) - 90);
+  drawing.add(bars.rectOf(x(span) - 2, y, 2, 10, `fill="${drawing.quiet}"`));
   drawing.add(bars.textOf(x(span), y + 44, end, LENGTHS, `text-anchor="end" ${boldIn(drawing)}`));
 }
 

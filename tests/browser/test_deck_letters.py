@@ -20,30 +20,44 @@ def go_to(page: Any, words: str) -> None:
     page.wait_for_function(ALIVE)
 
 
-def numbers_of_work(page: Any, least: float) -> None:
-    """Hold that every forward and backward of one schedule says its microbatch, in letters of this size at least."""
-    for kind, names in (("F", "01234567"), ("B", [f"B{number}" for number in range(8)])):
-        said = page.locator(f"section.present .hall [data-op*=':{kind}'] + text").evaluate_all(SIZES)
-        assert len(said) == 32 and {words for words, _ in said} == set(names)  # four stages, eight each
-        assert min(size for _, size in said) >= least
+WORK = """() => [...document.querySelectorAll("section.present .hall [data-op]")].map((bar) => {
+  const [words, box] = [bar.nextElementSibling, bar.getBoundingClientRect()], letters = words.getBoundingClientRect();
+  const around = Math.min(letters.left - box.left, box.right - letters.right) / Reveal.getScale();
+  const size = (parseFloat(getComputedStyle(words).fontSize) * words.getScreenCTM().a) / Reveal.getScale();
+  return {op: bar.dataset.op, words: words.textContent, size, around, high: box.height / Reveal.getScale()};
+})"""
+
+
+def whole_schedules(page: Any, microbatches: int) -> None:
+    """Hold that two schedules of four stages are drawn whole, every forward and backward with its number in it."""
+    work = page.evaluate(WORK)
+    names = {"F": "{}", "B": "B{}"}
+    works = [(kind, k) for kind in "FB" for k in range(microbatches)]
+    both = [(f"{stage}:{kind}{k}", names[kind].format(k)) for stage in range(4) for kind, k in works]
+    assert sorted((each["op"], each["words"]) for each in work) == sorted(2 * both)
+    assert len({each["size"] for each in work if each["op"][2] == "F"}) == 1  # in both the same
+    for each in work:
+        assert each["size"] >= 26 and each["around"] >= 2.5 and each["high"] >= 36, each  # 54 pixels of a large page
 
 
 @pytest.mark.in_turn
-def test_of_two_schedules_one_is_a_bar_in_words_the_other_whole_its_numbers_large_and_a_backward_has_its_letter(
+def test_two_schedules_are_drawn_whole_and_say_what_a_stage_holds_where_it_is_fullest(
     browser: Any, tmp_path: Path
 ) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 720})
     page.goto(deck("08_pipeline", tmp_path))
-    go_to(page, "room for 2")
-    words = page.locator("section.present .hall > text").evaluate_all(SIZES)
-    assert [said for said, _ in words if said][:5] == [
-        "holds at most", "room for 4: 33 turns, idle 27 %", "a stage", "4", "forward"
-    ]  # fmt: skip
-    assert {"backward", "idle", "room for 2: 51 turns, idle 53 %"} <= {said for said, _ in words}
-    assert [said for said, _ in words if said.startswith("stage ")] == [f"stage {stage}" for stage in range(4)]
-    numbers_of_work(page, least=14)  # 25 on the slide, where a turn is a fiftieth of it
-    go_to(page, "half the memory: yours")
-    numbers_of_work(page, least=20)  # 36 on the slide
+    for words, microbatches, heads, held in (
+        ("room for 2", 6, ["room for 4: 27 turns, idle 33 %", "room for 2: 39 turns, idle 54 %"], (4, 2)),
+        ("GPipe: 8", 8, ["GPipe: 8.27 s, idle 27 %", "yours: 8.27 s, idle 27 %"], (8, 4)),
+    ):
+        go_to(page, words)
+        whole_schedules(page, microbatches)
+        said = [each for each, _ in page.locator("section.present .hall > text").evaluate_all(SIZES)]
+        assert [each for each in said if ":" in each] == heads
+        assert said[:6] == ["0", "forward", "B0", "backward", "", "idle"]  # the key
+        assert said.count("stage 0") == said.count("stage 3") == 2
+        marks = page.locator("section.present .hall [data-peak]").evaluate_all(SIZES)
+        assert [each for each, _ in marks] == [f"holds {count}" for count in held]
     page.close()
 
 

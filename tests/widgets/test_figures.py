@@ -73,11 +73,23 @@ def test_the_factory_opens_at_the_whole_step_whose_squares_its_title_counts() ->
     assert [each.words for each in last.shapes if isinstance(each, Box)].count("idle") == 6
 
 
-@pytest.mark.parametrize("num_microbatches", [1, 6, 8])
-def test_the_factory_s_letters_do_not_touch_the_edges_of_their_squares(num_microbatches: int) -> None:
-    last = _MAKERS["factory"](num_stages=4, num_microbatches=num_microbatches).frames[-1]
+@pytest.mark.parametrize(("num_microbatches", "most_held"), [(1, 0), (6, 0), (8, 0), (8, 4)])
+def test_the_factory_s_letters_do_not_touch_the_edges_of_their_squares(num_microbatches: int, most_held: int) -> None:
+    last = _MAKERS["factory"](num_stages=4, num_microbatches=num_microbatches, most_held=most_held).frames[-1]
     drawn = [each for each in last.shapes if isinstance(each, Box) and each.fill in ("forward", "backward")]
     assert all(each.width - 0.64 * each.size * len(each.words) > 4.5 for each in drawn)
+
+
+def test_gpipe_in_groups_holds_a_group_and_takes_the_turns_that_the_exercise_counts() -> None:
+    story = _MAKERS["factory"](num_stages=4, num_microbatches=8, most_held=4)
+    assert story.title == "GPipe in groups of 4: stages stand idle 43 % of the time"
+    assert story.numbers["most held"] == "4" and story.telling == 42
+    drawn = [each for each in story.frames[-1].shapes if isinstance(each, Box) and each.fill in ("forward", "backward")]
+    assert [each.words for each in drawn[2:10]] == ["0", "1", "2", "3", "B0", "B1", "B2", "B3"]  # after the key's two
+    with pytest.raises(ConfigError, match="most_held=9"):
+        _MAKERS["factory"](num_microbatches=8, most_held=9)
+    with pytest.raises(ConfigError, match="most_held=2"):
+        _MAKERS["factory"](schedule="1f1b", most_held=2)
 
 
 def test_a_single_microbatch_is_no_gpipe() -> None:

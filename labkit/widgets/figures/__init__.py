@@ -42,7 +42,7 @@ def figure(name: str, **sizes: Any) -> Explorer:
     Each takes its own sizes: "batch" (num_replicas, batch_size), "ring" (num_ranks), "nodes" (num_nodes,
     gpus_per_node), "buckets" (sizes_mb, cap_mb), "stale" (delay, learning_rate),
     "joining" (num_servers, num_keys), "factory" (num_stages,
-    num_microbatches, schedule), "residual" (kept, steps), "cuts" (num_gpus), "zero"
+    num_microbatches, schedule, most_held), "residual" (kept, steps), "cuts" (num_gpus), "zero"
     (num_ranks, num_params), "mesh" (data, tensor).
 
     Args:

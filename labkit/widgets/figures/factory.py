@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from labkit.errors import ConfigError
 from labkit.plans.pipeline import Placed, Schedule
 from labkit.plans.pipeline_records import ops_of
@@ -26,30 +28,46 @@ _DIGIT, _AROUND = 0.64, 5
 """How wide a digit is, as a part of its letters' size, and the pixels that stay free beside it."""
 
 
-def pipeline_factory(num_stages: int = 4, num_microbatches: int = 6, schedule: str = "gpipe") -> Story:
+def pipeline_factory(
+    num_stages: int = 4, num_microbatches: int = 6, schedule: str = "gpipe", most_held: int = 0
+) -> Story:
     """Return the figure of a pipeline at work: each frame is the time of one forward, the last one the whole step.
 
     Args:
         num_stages: 2 to 6.
         num_microbatches: 1 to 8.
         schedule: "gpipe" or "1f1b".
+        most_held: GPipe runs in groups of that many microbatches, one after another; 0 for all in one.
     """
     within("num_stages", num_stages, 2, 6)
     within("num_microbatches", num_microbatches, 1, 8)
     if schedule not in _FORMS:
         raise ConfigError(f"schedule={schedule!r} was asked for; the figure shows 'gpipe' or '1f1b'.")
-    orders = [ops_of(_FORMS[schedule](stage, num_stages, num_microbatches), stage) for stage in range(num_stages)]
+    within("most_held", most_held, 0, num_microbatches if schedule == "gpipe" else 0)
+    make = _in_groups(most_held) if most_held else _FORMS[schedule]
+    orders = [ops_of(make(stage, num_stages, num_microbatches), stage) for stage in range(num_stages)]
     placed = place(schedule, orders)
     peak = max(placed.peak(stage) for stage in range(num_stages))
     turns = round(placed.makespan)
     frames = [_frame(placed, time, turns) for time in range(turns)]
     name = "GPipe" if schedule == "gpipe" else "1F1B"
-    name = name if num_microbatches > 1 else "One batch"
+    name = f"{name} in groups of {most_held}" if most_held else name if num_microbatches > 1 else "One batch"
     held, empty = f"{peak:g} microbatch{'' if peak == 1 else 'es'}", format_percent(placed.bubble())
     frames.append(_whole(placed, turns))
-    title = f"{name}: stages stand idle {empty} of the time and hold up to {held}"
+    title = f"{name}: stages stand idle {empty} of the time"
+    title += "" if most_held else f" and hold up to {held}"
     numbers = {"bubble": format_percent(placed.bubble(), 1), "most held": f"{peak:g}"}
     return Story(title, frames, _GRID + _ROWS + 4, numbers, telling=turns)
+
+
+def _in_groups(most_held: int) -> Callable[[int, int, int], str]:
+    """Return what makes GPipe's order in groups of so many microbatches: a group's forwards, then its backwards."""
+
+    def order(stage: int, num_stages: int, num_microbatches: int) -> str:
+        groups = [range(num_microbatches)[first:][:most_held] for first in range(0, num_microbatches, most_held)]
+        return "".join(f"{kind}{number}" for group in groups for kind in "FB" for number in group)
+
+    return order
 
 
 def _running(placed: Schedule, stage: int, time: float) -> Placed | None:
@@ -153,7 +171,7 @@ def _row(
         left: Where the first turn begins.
     """
     is_whole = left != _LEFT
-    letters = round(min(_LETTERS, (wide - _AROUND) / _DIGIT)) if is_whole else 12
+    letters = round(min(_LETTERS - 2, (wide - _AROUND) / _DIGIT)) if is_whole else 12
     edge = "none" if is_whole else "line"
     shapes: list[Shape] = [Box("", left, top, until * wide, line - 3, edge=edge, hatched=True)]
     for each in placed.stages[stage]:

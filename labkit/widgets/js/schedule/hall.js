@@ -1,4 +1,4 @@
-// Schedules for a slide: thick bars that say which microbatch, and beside them what a stage holds at most.
+// Schedules for a slide: thick bars that say which microbatch, and how many a stage holds where it is fullest.
 
 import { hue, ink } from "../figure/colours.js";
 import { faint, line, rect, tag, text } from "../figure/markup.js";
@@ -6,21 +6,22 @@ import { most, sum } from "../figure/numbers.js";
 import { ticks } from "../figure/units.js";
 import { ended } from "./operations.js";
 
-const HIGH = 284; // pixels of the picture, before the slide enlarges it
-const HEAD = 27;
-const FOOT = 32;
-const APART = 8;
-const SUM = 30; // of a schedule that is one bar
-const LEFT = 82;
-const HELD = 38; // right of the rows
+const HIGH = 338; // pixels of the picture, before the slide enlarges it
+const HEAD = 26;
+const FOOT = 30;
+const APART = 10;
+const KEY = 32; // of the picture's key
+const LEFT = 84;
+const RIGHT = 14;
 const DIGIT = 0.64; // of a size, how wide a digit is
-const AROUND = 1.5; // and what is free around letters
+const AROUND = 5; // and what is free around letters
 const SIZES = [20, 18, 16, 15, 14, 13.3]; // of the letters in operations: 37 to 24 pixels on the slide
 const AHEAD = hue("forward");
 const BACK = hue("backward");
 
 const sized = (pixels, more = "") => ({ style: `font-size:${pixels}px;${more}` }); // all others: slide_figures.css
-const BOLD = sized(20, "font-weight:650");
+const NAME = 18; // of heads, and of what a stage holds
+const BOLD = sized(NAME, "font-weight:650");
 
 const named = ([kind, microbatch]) => `${kind}${microbatch}`;
 const brief = (given) => String(given[1]);
@@ -38,7 +39,8 @@ function saidIn({ stages, x }, kinds, words) {
 /** A microbatch's number, in a backward after its letter; nothing in any where one of them has no room. */
 function namesOf(laid) {
   const [forward, backward] = [saidIn(laid, "F", brief), saidIn(laid, "BIW", named)];
-  return forward.size && backward.size ? { forward, backward } : { forward: NOTHING, backward: NOTHING };
+  if (!forward.size || !backward.size) return { forward: NOTHING, backward: NOTHING };
+  return { forward, backward: { ...backward, size: Math.min(forward.size, backward.size) } };
 }
 
 /** One operation. */
@@ -49,8 +51,8 @@ function bar(laid, s, at, { y, tall, names, now }) {
   const wide = to - from;
   const fill = isForward ? AHEAD : BACK;
   const hooks = { "data-op": `${s}:${given.slice(0, 2).join("")}`, "data-pick": String([laid.which, s, at]) };
-  let cell = rect(from, y, wide, tall, { fill, class: wide > 5 && "edge", ...hooks });
-  if (given[2] % 2) cell += rect(from, y + tall - 7, wide, 7, { fill: "#0005", "pointer-events": "none" });
+  let cell = rect(from, y, wide - 1, tall, { fill, rx: 2, ...hooks });
+  if (given[2] % 2) cell += rect(from, y + tall - 7, wide - 1, 7, { fill: "#0005", "pointer-events": "none" });
   const { words, size } = isForward ? names.forward : names.backward;
   const fits = wide > DIGIT * size * words(given).length;
   if (fits) {
@@ -59,62 +61,74 @@ function bar(laid, s, at, { y, tall, names, now }) {
   return faint(start > now, cell);
 }
 
-/** How long a schedule takes and how much of that its stages are idle, beside its name. */
-function headOf(laid, y) {
-  const end = laid.unit(ended(laid.stages));
-  const facts = `${end}${laid.placed ? "" : " turns"}, idle ${Math.round(100 * laid.bubble)} %`;
-  const hook = { ...BOLD, "data-bubble": laid.bubble.toFixed(6) };
-  return text(0, y, `${laid.name}${laid.edited ? ", edited" : ""}: ${facts}`, "", hook);
+/** What bars mean: in words, as on slides of one schedule. */
+function key(y) {
+  const entries = [
+    [0, AHEAD, "0", "forward"],
+    [152, BACK, "B0", "backward"],
+    [320, "url(#lk-idle0)", "", "idle"],
+  ];
+  return entries
+    .map(([x, fill, letters, words]) => {
+      const block = rect(x, y - 18, 34, 23, { fill, rx: 2 });
+      return block + text(x + 17, y, letters, "middle", sized(18, ink(fill).style)) + text(x + 42, y, words, "");
+    })
+    .join("");
 }
 
-/** A schedule as one bar, in words: what the time of a stage goes into, and the microbatches that one holds at most. */
-function summed({ stages, x, peaks }, y, held) {
-  const lasts = (isForward) =>
-    sum(stages[0].map(([[kind], from, to]) => ((kind === "F") === isForward ? to - from : 0)));
-  const cuts = [lasts(true), lasts(true) + lasts(false), ended(stages)].map(x);
-  let a = LEFT;
-  let svg = text(0, y + 21, "a stage", "") + held(most(peaks), y + 21);
-  [AHEAD, BACK, "url(#lk-idle0)"].forEach((fill, k) => {
-    const words = ["forward", "backward", "idle"][k];
-    const look = k < 2 ? ink(fill).style : "paint-order:stroke;stroke:#fff;stroke-width:8";
-    svg += rect(a, y, cuts[k] - a, SUM, { fill, class: "edge" });
-    if (cuts[k] - a > 12 * words.length) svg += text((a + cuts[k]) / 2, y + 21, words, "middle", sized(20, look));
-    a = cuts[k];
+/** [stage, time] in the middle of the first gap with room for `words` of the first stage that is the fullest. */
+function fullest({ stages, held, peaks, x }, words) {
+  const room = 0.66 * NAME * words.length;
+  for (const [s, row] of stages.entries()) {
+    for (let k = 1; k < row.length && peaks[s] === most(peaks); k++) {
+      const [from, to] = [row[k - 1][2], row[k][1]];
+      const now = held[s].findLast(([time]) => time <= from)[1];
+      if (now === peaks[s] && x(to) - x(from) > room) return [s, (from + to) / 2];
+    }
+  }
+  return [-1];
+}
+
+/** A schedule from y on: its name, how long it takes, how much of that its stages are idle, and what each runs. */
+function drawn(laid, y, pitch, { names, now }) {
+  const { stages, x, unit, placed, bubble, peaks, name, edited } = laid;
+  const tall = pitch - 3;
+  const peak = most(peaks);
+  const words = `holds ${+peak.toPrecision(3)}`;
+  const [full, at] = fullest(laid, words);
+  const facts = `${unit(ended(stages))}${placed ? "" : " turns"}, idle ${Math.round(100 * bubble)} %`;
+  const head = `${name}${edited ? ", edited" : ""}: ${facts}${full < 0 ? `, ${words}` : ""}`;
+  const below = stages.map((row, s) => {
+    const top = y + HEAD + s * pitch;
+    const base = top + tall / 2 + 6;
+    const ground = rect(LEFT, top, x(ended(stages)) - LEFT, tall, { fill: "url(#lk-idle0)" });
+    const work = row.map((_, k) => bar(laid, s, k, { y: top, tall, names, now })).join("");
+    const room = 0.66 * NAME * words.length;
+    const mark =
+      s === full &&
+      rect(x(at) - room / 2, base - 17, room, 22, { fill: "#fff" }) +
+        text(x(at), base, words, "middle", { ...BOLD, "data-peak": peak });
+    return text(0, base, `stage ${s}`, "") + ground + work + (mark || "");
   });
-  return svg;
+  return text(0, y + 19, head, "", { ...BOLD, "data-bubble": bubble.toFixed(6) }) + below.join("");
 }
 
-/** { svg, height } of schedules that all can run, on one axis: the first, or the only one, as a bar, the last whole. */
-export function hallPicture(all, scene, defined) {
-  const { width, now } = scene;
+/** { svg, height } of schedules that all can run, below each other, whole, on one axis. */
+export function hallPicture(all, { width, now }, defined) {
   const end = most(all.map(({ reach }) => reach));
-  const x = (time) => LEFT + (time / end) * (width - HELD - LEFT);
+  const x = (time) => LEFT + (time / end) * (width - RIGHT - LEFT);
   const shown = all.map((laid) => ({ ...laid, x }));
-  const last = shown.pop();
-  const names = namesOf(last);
-  const { p, stages, placed, unit } = last;
-  const held = (peak, at) => text(width - 4, at, +peak.toPrecision(3), "end", { ...BOLD, "data-peak": peak });
-  let svg = defined + text(width - 4, 18, "holds at most", "end");
-  let y = 0;
+  const [names] = shown.map(namesOf).sort((a, b) => a.forward.size - b.forward.size); // letters of one size
+  const { placed, unit } = all[0];
+  const pitch = Math.min((HIGH - KEY - FOOT - all.length * (HEAD + APART)) / sum(all.map(({ p }) => p)), 50);
+  let svg = defined + key(20);
+  let y = KEY;
   for (const laid of shown) {
-    svg += headOf(laid, y + 18) + summed(laid, y + HEAD, held);
-    y += HEAD + SUM + APART;
+    svg += drawn(laid, y, pitch, { names, now });
+    y += HEAD + laid.p * pitch + APART;
   }
-  svg += headOf(last, y + 18);
-  y += HEAD;
-  if (!shown.length) {
-    svg += summed(last, y, held);
-    y += SUM + APART;
-  }
-  const pitch = Math.min((HIGH - FOOT - y) / p, 50);
-  const tall = pitch - 4;
-  stages.forEach((row, s) => {
-    svg += text(0, y + tall / 2 + 6, `stage ${s}`, "");
-    svg += rect(LEFT, y, x(ended(stages)) - LEFT, tall, { fill: "url(#lk-idle0)" });
-    svg += row.map((_, k) => bar(last, s, k, { y, tall, names, now })).join("") + held(last.peaks[s], y + tall / 2 + 6);
-    y += pitch;
-  });
-  if (now < Infinity) svg += line(x(now), y - p * pitch, x(now), y, "now");
+  y -= APART;
+  if (now < Infinity) svg += line(x(now), KEY + HEAD, x(now), y, "now");
   svg += text(0, y + 22, placed ? "time" : "turns", "") + line(LEFT, y, x(end), y);
   for (const tick of ticks(end, 6)) svg += text(x(tick), y + 22, tick ? unit(tick) : 0, "middle");
   return { svg: tag("g", { class: "hall" }, svg), height: y + FOOT };
