@@ -13,9 +13,9 @@
 # %% [markdown]
 # # 03 Collectives at scale
 #
-# Your ring is right, and as long as only ranks add, no algorithm needs fewer bytes on its busiest link. Real jobs have
-# gradients in bfloat16, non-contiguous tensors, sub-groups, tiny tensors on many ranks, and machines with a slow card
-# between them. **Which algorithm is fastest, and how would you know before you rent the machines?**
+# Your ring is right. Unless the network itself can add, in no algorithm does the busiest rank send fewer bytes. Real
+# jobs have gradients in bfloat16, non-contiguous tensors, sub-groups, tiny tensors on many ranks, and machines with a
+# slow card between them. **Which algorithm is fastest, and how would you know before you rent the machines?**
 #
 # **Time:** [[minutes]] minutes (two sittings), and a bonus. **You need** lesson 02. No GPU.
 #
@@ -324,8 +324,8 @@ labkit.figure("nodes", num_nodes=2, gpus_per_node=4)
 # up both directions.)
 #
 # Eight H100s, in two machines of four, run `ring_sum` on 16 MB: first with a network card for each GPU, then with **one
-# card for all four** of a machine. A card carries both directions at once. How many times longer does the second run
-# take?
+# card for all four** of a machine. A card carries both directions at once. By what factor does the time grow? (1.0
+# means not at all.)
 
 # %% tags=["predict"]
 labkit.predict("one_card_slowdown", 2.0, unit="times")
@@ -347,8 +347,8 @@ own_card, one_card = (
 labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results), one_card.timeline)
 
 # %% [markdown]
-# It takes no longer. Of four cards, the ring used one to send and one to receive; one card can do both. But 7/4 of the
-# tensor crosses in each direction, while NVLink is mostly idle. **Design a better all-reduce.**
+# The time does not grow. Of four cards, the ring used one to send and one to receive; one card can do both. But 7/4 of
+# the tensor crosses in each direction, while NVLink is mostly idle. **Design a better all-reduce.**
 #
 # ### Exercise [[unequal_links]]
 #
@@ -356,18 +356,19 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 #
 # You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links slower
 # than the rest. A message has a latency of 7.2 µs inside a node and of 9.3 µs between nodes. Each GPU has one NVLink
-# port, and each node one card. Either sends one message at a time and receives one at a time; others wait in line.
+# port, and each node one card, which carries 48 GB/s of payload. A port, like a card, sends one message at a time and
+# receives one at a time; further messages queue.
 #
 # Return one plan for each rank, made of lesson 02's records. The tensor has 64 MB. You may cut it into up to 64 equal
 # chunks, numbered from 0 without gaps, and send any chunk to anybody.
 #
-# A rank starts all messages of a step together. It starts its next step when all of them have left and arrived, and
-# does not wait for other ranks. Messages are matched by order: the n-th `Recv` of rank b from rank a takes the n-th
-# `Send` of a to b.
+# A rank starts all messages of a step together. It starts its next step as soon as its own sends have left and its own
+# receives have arrived; there is no barrier. Messages are matched by order: the n-th `Recv` of rank b from rank a takes
+# the n-th `Send` of a to b.
 #
 # Your score is the time until the last rank is done; additions cost nothing. Each cluster earns its own points. Half
 # are for beating the ring in rank order (`naive`). The other half are for being as fast as BlueConnect (Cho and others,
-# 2019) in our version, whose rings go round slow links.
+# 2019) in our version, whose rings avoid slow links.
 
 
 # %% tags=["given"]
@@ -451,8 +452,8 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # %% [markdown]
 # With as many chunks as ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
 #
-# How fast could it be? Each of two nodes needs the other's sum. So 64 MB must leave each node through its card. Headers
-# leave 48 of its 50 GB/s, so that takes at least 1,333 µs.
+# How fast could it be? Each of two nodes needs the other's sum. So 64 MB must leave each node through its card. At 48
+# GB/s that takes at least 1,333 µs.
 
 # %% [markdown] tags=["slide-only"]
 # ## The card sets the floor: 1,333 µs
@@ -567,9 +568,9 @@ for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
 
 # %% [markdown]
 # The formula leaves out the additions: for the ring, 252 µs at both sizes. Each addition is a kernel. The cluster
-# counts its launch, 4 µs, or its work, whichever takes longer. For a chunk that is the launch: the ring's 63 additions
-# come one after the other, and 63 · 4 = 252. The tree has only 6. At 4 KiB they take 24 µs; at 64 MiB, where each adds
-# the whole tensor, they take 414 µs.
+# counts its launch, 4 µs, or its work, whichever takes longer. For a ring's chunk the launch takes longer. Its 63
+# additions come one after the other, and 63 · 4 = 252. The tree has only 6. At 4 KiB they take 24 µs; at 64 MiB, where
+# each adds the whole tensor, they take 414 µs.
 
 # %% [markdown] tags=["slide-only"]
 # ## A tree: few steps, many bytes
@@ -656,8 +657,8 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 
 # %% [markdown]
 # In one tree, the whole tensor crosses twelve links one after another. With two trees and small pieces all links work
-# at once, so only the bytes of one rank count: it sends 2 tensors. In the ring it sends 2 · 63/64 = 1.97. Only for a
-# huge tensor does this small saving earn back the ring's 126 - 12 = 114 extra latencies.
+# at once, so the time is that of the bytes that one rank sends: 2 tensors. In the ring it sends 2 · 63/64 = 1.97. Only
+# for a huge tensor does this small saving earn back the ring's 126 - 12 = 114 extra latencies.
 #
 # * **One kernel** runs all steps, and adds while it receives. It takes some of the GPU's processors and memory
 #   bandwidth from your computation.
@@ -668,7 +669,7 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 # * **NVLink SHARP.** The switch adds. With eight GPUs each GPU's link then carries 9/8 of the tensor (lesson 00), not
 #   7/4. busbw can then exceed what the link carries.
 # * **Choice.** For every call NCCL estimates the time of each algorithm and protocol, from tables of latencies and
-#   bandwidths. `NCCL_ALGO` and `NCCL_PROTO` force it; `NCCL_DEBUG=INFO` shows what it found.
+#   bandwidths. `NCCL_ALGO` and `NCCL_PROTO` force it; `NCCL_DEBUG=INFO` prints the rings and trees that it built.
 #
 # Your CPU runs used **gloo**, over TCP. Nobody has timed this code on several machines with GPUs.
 
@@ -704,7 +705,8 @@ def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
 
     Args:
         tensor: Contiguous, any dtype and length: odd, less than the world size, or 0; changed in place. Both partners
-            cut an odd range at the same place; an empty half is not sent. Which partner comes first is up to you.
+            cut an odd range at the same place; an empty half is not sent. You choose whether the
+            nearest or the farthest partner comes first.
     Raises:
         ValueError: If the world size is not a power of two.
     """
@@ -752,8 +754,8 @@ for all_reduce in (ring_sum, halving_doubling_all_reduce):
 # ## Bonus: Two levels, for real
 #
 # Your design was a plan. Now write the textbook's two levels as a function that runs. Build it from section 1's
-# `reduce_scatter` and `all_gather`, which accept any list of ranks. Between nodes, the tensor is all-reduced once. The
-# ranks of a node share that work: each sends and receives its own piece of the tensor, and no other.
+# `reduce_scatter` and `all_gather`, which accept any list of ranks. Between nodes, each rank all-reduces only its own
+# piece. So the ranks of a node together all-reduce the tensor once, not once per rank.
 #
 # ### Exercise [[hierarchical_all_reduce]]
 #

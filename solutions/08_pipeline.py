@@ -377,7 +377,7 @@ labkit.schedule_explorer(room_for_4=fill_stages(4, 6, 4), room_for_2=fill_stages
 # | GPipe in groups | 33 | 42 | 60 |
 # | **yours** | 33 | **33** | **51** |
 #
-# Of eight microbatches, room for four is enough: a step takes as few turns as with room for all.
+# Of eight microbatches (the picture has six), room for four is enough: a step takes as few turns as with room for all.
 #
 # <!-- notes: Who runs backward as soon as it can never waits for a group to drain. Room for two costs time: a stage waits until its one forward comes back. -->
 

@@ -132,7 +132,9 @@ def test_a_message_of_the_design_has_the_latency_that_the_text_says(lesson: Less
     cluster = cluster_of(8, 4, [])
     inside, between = (f"{link.latency_ns / 1e3:.1f} µs" for link in (cluster.link, cluster.nic))
     says = f"A message has a latency of {inside} inside a node and of {between} between nodes."
-    assert any(says in " ".join(cell.source.split()) for cell in lesson.cells)
+    card = f"which carries {cluster.nic.payload_bytes_per_second / 1e9:.0f} GB/s of payload"
+    prose = [" ".join(cell.source.split()) for cell in lesson.cells]
+    assert any(says in text and card in text for text in prose)
 
 
 def test_numbers_in_the_text_are_those_of_formulas_and_pars(lesson: Lesson, answers: types.SimpleNamespace) -> None:

@@ -99,7 +99,7 @@ def test_a_single_microbatch_is_no_gpipe() -> None:
 def test_the_ring_counts_steps_as_its_plan_does_and_every_chunk_has_its_square() -> None:
     story = _MAKERS["ring"](num_ranks=4)
     assert [frame.says[:7] for frame in story.frames[1:-1]] == [f"Step {step}:" for step in range(6)]
-    assert story.title == "Chunk A is complete after 3 of 6 steps"
+    assert story.title == "Chunk A is complete after step 2"
     for step, frame in enumerate(story.frames[1:-1]):
         arrows = [each for each in frame.shapes if isinstance(each, Path)]
         assert (

@@ -46,7 +46,7 @@ def ring_round(num_ranks: int = 4) -> Story:
     steps = len(played.steps)
     alike = f"The other chunks went round at the same time, each from another rank: {steps} steps in all."
     frames.append(Frame(alike, _state(played.contents(steps), corners, None)))
-    title = f"Chunk A is complete after {num_ranks - 1} of {steps} steps"
+    title = f"Chunk A is complete after step {num_ranks - 2}"
     return Story(title, frames, _HEIGHT, {"steps": steps, "sent by a rank": f"{steps}/{num_ranks}"}, num_ranks - 1)
 
 
