@@ -356,8 +356,10 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 #
 # You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links slower
 # than the rest. A message has a latency of 7.2 µs inside a node and of 9.3 µs between nodes. Each GPU has one NVLink
-# port, and each node one card, which carries 48 GB/s of payload. A port, like a card, sends one message at a time and
-# receives one at a time; further messages queue.
+# port, which carries 371 GB/s of payload, and each node one card, which carries 48 GB/s. A port, like a card, sends one
+# message at a time and receives one at a time; further messages queue, first come, first served. A message starts when
+# both ranks have begun the step of its `Send` and of its `Recv`. Its latency comes after its bytes and keeps no port
+# busy.
 #
 # Return one plan for each rank, made of lesson 02's records. The tensor has 64 MB. You may cut it into up to 64 equal
 # chunks, numbered from 0 without gaps, and send any chunk to anybody.
@@ -366,9 +368,9 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 # receives have arrived; there is no barrier. Messages are matched by order: the n-th `Recv` of rank b from rank a takes
 # the n-th `Send` of a to b.
 #
-# Your score is the time until the last rank is done; additions cost nothing. Each cluster earns its own points. Half
-# are for beating the ring in rank order (`naive`). The other half are for being as fast as BlueConnect (Cho and others,
-# 2019) in our version, whose rings avoid slow links.
+# Your score is the time until the last rank is done; additions cost nothing. The check tries several clusters, and each
+# earns its own points. Half are for beating the ring in rank order (`naive`). The other half are for being as fast as
+# BlueConnect (Cho and others, 2019) in our version, whose rings avoid slow links.
 
 
 # %% tags=["given"]
@@ -497,7 +499,7 @@ labkit.answer("ten_times_the_latency", "ten times")
 
 # %% [markdown]
 # With L = ⌈log₂ N⌉, both formulas are equal at αβ (N-1-L) / (L-(N-1)/N) bytes. This crossover grows with α and β. It
-# also grows with N while L stays the same, and drops just above each power of two, where L jumps.
+# also grows with N while L stays the same, and from 4 on drops just above each power of two, where L jumps.
 
 # %% [markdown]
 # ## Bonus: A tree

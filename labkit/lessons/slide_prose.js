@@ -39,8 +39,9 @@ function spread(section, { parts, lowest, down, fits }) {
   const isOneLine = (call) => call.offsetHeight < 3 * parseFloat(getComputedStyle(call).fontSize);
   if (calls.length) {
     const set = style("--call", "em");
-    if (!largest(steps(1, 0.8, -0.05), set, () => calls.every(isOneLine) && fits()))
+    if (!largest(steps(1, 0.8, -0.05), set, () => calls.every(isOneLine) && fits())) {
       largest(steps(1, 0.8, -0.05), set, fits);
+    }
   }
   if (section.matches(".exercise")) {
     largest(

@@ -132,9 +132,12 @@ def test_a_message_of_the_design_has_the_latency_that_the_text_says(lesson: Less
     cluster = cluster_of(8, 4, [])
     inside, between = (f"{link.latency_ns / 1e3:.1f} µs" for link in (cluster.link, cluster.nic))
     says = f"A message has a latency of {inside} inside a node and of {between} between nodes."
-    card = f"which carries {cluster.nic.payload_bytes_per_second / 1e9:.0f} GB/s of payload"
+    port, card = (
+        f"which carries {link.payload_bytes_per_second / 1e9:.0f} GB/s" for link in (cluster.link, cluster.nic)
+    )
+    ports = f"one NVLink port, {port} of payload, and each node one card, {card}."
     prose = [" ".join(cell.source.split()) for cell in lesson.cells]
-    assert any(says in text and card in text for text in prose)
+    assert any(says in text and ports in text for text in prose)
 
 
 def test_numbers_in_the_text_are_those_of_formulas_and_pars(lesson: Lesson, answers: types.SimpleNamespace) -> None:
