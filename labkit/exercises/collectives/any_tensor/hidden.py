@@ -8,8 +8,8 @@ import torch
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.collectives.hidden_tensors import large, numbers, small
-from labkit.exercises.collectives.tensor_cases import both_signs, drop_in_case, near_the_end
+from labkit.exercises.collectives.hidden_tensors import large, numbers, over_some_ranks, small
+from labkit.exercises.collectives.tensor_cases import drop_in_case
 from labkit.exercises.sums_over_ranks.hidden_drawing import not_divisible
 from labkit.exercises.sums_over_ranks.sums import fractions, used_before
 
@@ -64,19 +64,5 @@ def _types(draw: random.Random) -> list[Case]:
 def _some_ranks(draw: random.Random, rows: int, ranks: list[int]) -> list[Case]:
     return [
         drop_in_case(f"6 ranks, of which {ranks} take part", numbers(draw, 6, 7), group=ranks),
-        drop_in_case(
-            f"6 ranks, average over {ranks}, transposed, float64",
-            numbers(draw, 6, 4, rows, dtype=torch.float64),
-            group=ranks,
-            op="AVG",
-            layout="transposed",
-        ),
-        drop_in_case(
-            f"6 ranks, smallest of each over {ranks}, int64",
-            large(draw, 6, draw.randint(4, 9)),
-            group=ranks,
-            op="MIN",
-        ),
-        drop_in_case(f"6 ranks, average over {ranks}, float16", near_the_end(seed(draw), 6, 9), group=ranks, op="AVG"),
-        drop_in_case(f"6 ranks, average of integers over {ranks}", both_signs(seed(draw), 6, 9), group=ranks, op="AVG"),
+        *over_some_ranks(draw, rows, ranks),
     ]

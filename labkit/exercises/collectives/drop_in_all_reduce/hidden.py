@@ -8,8 +8,8 @@ import torch
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.collectives.hidden_tensors import large, numbers, small
-from labkit.exercises.collectives.tensor_cases import both_signs, drop_in_case, near_the_end
+from labkit.exercises.collectives.hidden_tensors import numbers, over_some_ranks, small
+from labkit.exercises.collectives.tensor_cases import drop_in_case
 from labkit.exercises.sums_over_ranks.sums import fractions, used_before
 
 
@@ -22,21 +22,7 @@ def _groups(draw: random.Random, rows: int, group: list[int]) -> list[Case]:
     return [
         drop_in_case(f"6 ranks, of which {group} take part", numbers(draw, 6, 7), group=group),
         drop_in_case(f"6 ranks, average over {group}", numbers(draw, 6, 8, dtype=torch.float64), group=group, op="AVG"),
-        drop_in_case(
-            f"6 ranks, average over {group}, transposed, float64",
-            numbers(draw, 6, 4, rows, dtype=torch.float64),
-            group=group,
-            op="AVG",
-            layout="transposed",
-        ),
-        drop_in_case(
-            f"6 ranks, smallest of each over {group}, int64",
-            large(draw, 6, draw.randint(4, 9)),
-            group=group,
-            op="MIN",
-        ),
-        drop_in_case(f"6 ranks, average over {group}, float16", near_the_end(seed(draw), 6, 9), group=group, op="AVG"),
-        drop_in_case(f"6 ranks, average of integers over {group}", both_signs(seed(draw), 6, 9), group=group, op="AVG"),
+        *over_some_ranks(draw, rows, group),
     ]
 
 
