@@ -151,7 +151,8 @@ labkit.check("one_batch", run_stage)
 # %% [markdown] tags=["slide-only"]
 # ## Four GPUs, the work of one
 #
-# Four stages, one on each rank, run one batch of 16,384 samples. The run is measured in seconds.
+# Four stages, one on each rank, run one batch of 16,384 samples. The run is measured in seconds, not in
+# turns.
 #
 # **To the room:** what share of the time is a GPU idle?
 #
@@ -363,11 +364,11 @@ def fill_stages(num_stages: int, num_microbatches: int, most_held: int) -> list[
 labkit.challenge("fill_stages", fill_stages)
 
 # %% [markdown]
-# Here is yours for six microbatches, with memory for four of them, and then for two. Hatched is bubble; grey is what a
-# stage holds. Drag a box to another place and see what happens.
+# Here is yours for eight microbatches, with memory for four of them, and then for two. Hatched is bubble; grey is what
+# a stage holds. Drag a box to another place and see what happens.
 
 # %% tags=["nbval-ignore-output"]
-labkit.schedule_explorer(room_for_4=fill_stages(4, 6, 4), room_for_2=fill_stages(4, 6, 2))
+labkit.schedule_explorer(yours=fill_stages(4, 8, 4), half_the_memory=fill_stages(4, 8, 2))
 
 # %% [markdown] tags=["slide-only"]
 # ## Backward soon: nine turns fewer in the same memory
@@ -377,7 +378,7 @@ labkit.schedule_explorer(room_for_4=fill_stages(4, 6, 4), room_for_2=fill_stages
 # | GPipe in groups | 33 | 42 | 60 |
 # | **yours** | 33 | **33** | **51** |
 #
-# Of eight microbatches (the picture has six), room for four is enough: a step takes as few turns as with room for all.
+# Room for four of the eight microbatches is enough: a step takes as few turns as with room for all.
 #
 # <!-- notes: Who runs backward as soon as it can never waits for a group to drain. Room for two costs time: a stage waits until its one forward comes back. -->
 
@@ -444,11 +445,11 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 
 
 # %% [markdown] tags=["slide-only"]
-# ## An executor waits as late as it can
+# ## Run a schedule: wait as late as you can
 #
 # | | |
 # |---|---|
-# | receive | begin early, wait **when it is needed** |
+# | receive | begin early, wait **only when it is needed** |
 # | send | begin, and go on |
 # | loss | scale by its share of the samples |
 # | microbatch | free after its backward |
@@ -660,11 +661,13 @@ labkit.answer("held_enough", 8)
 # %% [markdown] tags=["slide-only"]
 # ## PipeDream never drains, and pays with old weights
 #
+# Batch after batch enters, and the optimizer steps after each.
+#
 # | | |
 # |---|---|
 # | wins time | no stage runs empty between steps |
-# | costs memory | a version of the weights for each minibatch in flight: **weight stashing** |
-# | costs steps | old weights, as with parameter servers |
+# | costs memory | weights are kept for each batch in flight: **weight stashing** |
+# | costs steps | gradients of old weights, as with parameter servers |
 #
 # <!-- notes: Count the minibatches between a forward on stage 0 and its backward. The gradients are right, for weights that are old. -->
 
@@ -681,8 +684,8 @@ labkit.answer("held_enough", 8)
 # the weights for each minibatch it holds: **weight stashing**. The gradient is right then, for weights that are some
 # steps old.
 #
-# **[[stashed_versions]].** A pipeline has four stages, and each runs backward as soon as it can. How many versions of
-# its weights does stage 0 keep, the newest one included?
+# **[[stashed_versions]].** PipeDream has four stages, and each runs backward as soon as it can. How many versions of its
+# weights does stage 0 keep, the newest one included?
 
 # %% tags=["why"] exercise="stashed_versions" bonus=true title="Versions of the weights"
 labkit.answer("stashed_versions", 4)
@@ -755,17 +758,17 @@ print("best measured:      ", min(measured, key=measured.get))
 #
 # ## Bonus: Say it with a number
 #
-# You have 32 GPUs, a model that fits into four stages, and 64 equal microbatches in a step. You can run eight pipelines
-# of four stages side by side, or four pipelines of eight stages. Each pipeline gets its share of the microbatches, and
-# gradients are averaged over the pipelines.
+# Your model fits into four stages, and you have more GPUs than that. You can run several pipelines side by side. Each
+# gets its share of the microbatches, and gradients are averaged over the pipelines.
 #
 # ### Exercise [[four_or_eight_stages]]
 #
 # *6 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 #
-# Which would you run? Answer in two to five sentences, for a person to read. Give both bubbles, say how much longer a
-# step takes with the larger bubble, and name one cost or benefit that neither bubble shows. If you work alone, compare
-# yours with `labkit.lend("four_or_eight_stages")`.
+# You have 32 GPUs and 64 equal microbatches in a step. Would you run eight pipelines of four stages, or four of eight?
+# Answer in two to five sentences, for a person to read. Give both bubbles, say how much longer a step takes with
+# the larger bubble, and name one cost or benefit that neither bubble shows. If you work alone, compare yours with
+# `labkit.lend("four_or_eight_stages")`.
 
 # %% [markdown] tags=["write"] exercise="four_or_eight_stages" title="Four stages or eight" minutes=8 bonus=true rubric={"27.3 % and 30.4 %, with 8 and 16 microbatches": 2, "about 5 % longer: the work of a GPU is the same, so it is over 1 - bubble": 2, "names what the bubble leaves out: half the weights a GPU with eight stages, or twice the messages": 2}
 # Eight pipelines of four stages. Each gets 8 microbatches, a bubble of 3/11 = 27.3 %; four pipelines of eight stages

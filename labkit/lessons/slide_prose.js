@@ -58,9 +58,8 @@ function spread(section, { parts, lowest, down, fits }) {
 /** Let a question at the foot of a slide take what is left of it, in letters as large as that lets them be. */
 function enlargeQuestion(ask, { lowest, down, cut }) {
   const height = ask.offsetHeight + lowest - down();
-  const own = parseFloat(getComputedStyle(ask).fontSize);
   const set = (size) => (ask.style.fontSize = `${size}px`);
-  largest(steps(76, own, -2), set, () => ask.offsetHeight <= height && !cut());
+  largest(steps(76, 26, -2), set, () => ask.offsetHeight <= height && !cut());
   ask.style.minHeight = `${height}px`;
 }
 

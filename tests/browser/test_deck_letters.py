@@ -35,29 +35,34 @@ def whole_schedules(page: Any, microbatches: int) -> None:
     works = [(kind, k) for kind in "FB" for k in range(microbatches)]
     both = [(f"{stage}:{kind}{k}", names[kind].format(k)) for stage in range(4) for kind, k in works]
     assert sorted((each["op"], each["words"]) for each in work) == sorted(2 * both)
-    assert len({each["size"] for each in work if each["op"][2] == "F"}) == 1  # in both the same
+    assert len({each["size"] for each in work}) == 1  # in both the same
     for each in work:
-        assert each["size"] >= 26 and each["around"] >= 2.5 and each["high"] >= 36, each  # 54 pixels of a large page
+        assert each["size"] >= 26 and each["around"] >= 0.5 and each["high"] >= 36, each  # 54 pixels of a large page
 
 
 @pytest.mark.in_turn
-def test_two_schedules_are_drawn_whole_and_say_what_a_stage_holds_where_it_is_fullest(
+def test_two_schedules_of_one_case_are_drawn_whole_and_say_what_holding_less_costs(
     browser: Any, tmp_path: Path
 ) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 720})
     page.goto(deck("08_pipeline", tmp_path))
-    for words, microbatches, heads, held in (
-        ("room for 2", 6, ["room for 4: 27 turns, idle 33 %", "room for 2: 39 turns, idle 54 %"], (4, 2)),
-        ("GPipe: 8", 8, ["GPipe: 8.27 s, idle 27 %", "yours: 8.27 s, idle 27 %"], (8, 4)),
+    for words, title, heads in (
+        (
+            "half the memory",
+            "2 microbatches instead of 4 costs 18 turns",
+            ["yours: 33 turns, holds 4", "half the memory: 51 turns, holds 2"],
+        ),
+        ("GPipe: 8", "4 microbatches instead of 8 costs no time", ["GPipe: 8.27 s, holds 8", "yours: 8.27 s, holds 4"]),
     ):
         go_to(page, words)
-        whole_schedules(page, microbatches)
+        whole_schedules(page, 8)
+        assert page.locator("section.present h3").inner_text() == f"Holding {title}"
         said = [each for each, _ in page.locator("section.present .hall > text").evaluate_all(SIZES)]
         assert [each for each in said if ":" in each] == heads
         assert said[:6] == ["0", "forward", "B0", "backward", "", "idle"]  # the key
         assert said.count("stage 0") == said.count("stage 3") == 2
-        marks = page.locator("section.present .hall [data-peak]").evaluate_all(SIZES)
-        assert [each for each, _ in marks] == [f"holds {count}" for count in held]
+        ticks = page.locator("section.present .hall > text").last.bounding_box()
+        assert ticks["x"] + ticks["width"] < 1100  # not where the slide has its number
     page.close()
 
 

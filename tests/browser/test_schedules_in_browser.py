@@ -18,17 +18,33 @@ def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show:
     page = show(schedule_explorer())
     shares = "each => each.map(words => +words.dataset.bubble)"
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([3 / 11, 3 / 11], abs=1e-6)
-    title = "Same idle time, half the memory: 1F1B holds at most 4 microbatches, GPipe 8"
-    assert page.inner_text("header b") == title
+    assert page.inner_text("header b") == "Holding 4 microbatches instead of 8 costs no time"
     set_slider(page, "p", 3)  # the list of numbers of stages is 2, 3, 4, 8
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 15, 7 / 15], abs=1e-6)
-    assert page.inner_text("header b") == "Same idle time, and both hold 8 microbatches"
+    assert page.inner_text("header b") == "Same time, and both hold 8 microbatches"
     set_slider(page, "m", 4)
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 23, 7 / 23], abs=1e-6)
     peaks = page.eval_on_selector_all("[data-peak]", "each => each.map(words => words.dataset.peak)")
     assert peaks == [f"{stage}:16" for stage in range(8)] + [f"{stage}:{8 - stage}" for stage in range(8)]
     set_slider(page, "tm", 0.5)
     assert number(page, "GPipe: off the formula") != "0.0 %"
+
+
+def _held(kind: str, held: int, first: int = 0) -> list[str]:
+    """Return the orders of two stages and four microbatches: of a stage all forwards that fit, then the backwards."""
+    groups = [range(begin, begin + held) for begin in range(first, 4, held)]
+    return [f"{name}{number}" for group in groups for name in kind for number in group]
+
+
+@pytest.mark.in_turn
+def test_the_title_says_what_it_costs_to_hold_less_of_two_that_do_the_same_work(show: Open) -> None:
+    all_at_once, in_pairs = ([_held("FB", held)] * 2 for held in (4, 2))
+    page = show(schedule_explorer(whole=all_at_once, pairs=in_pairs, num_stages=2))
+    assert [number(page, f"{name}: time") for name in ("whole", "pairs")] == ["15", "18"]
+    assert page.inner_text("header b") == "Holding 2 microbatches instead of 4 costs 3 turns"
+    other = show(schedule_explorer(whole=all_at_once, last=[_held("FB", 2, 2)] * 2, num_stages=2))
+    said = "whole idles 20.0 %, holds 4 microbatches; last idles 33.3 %, holds 2 microbatches"
+    assert other.inner_text("header b") == said  # of other work nothing is said to cost less
 
 
 TABLE = "(all) => all.map((row) => [...row.children].map((cell) => cell.innerText.replace(/\u2011/g, '-')))"

@@ -64,6 +64,7 @@ def test_the_factory_opens_at_the_whole_step_whose_squares_its_title_counts() ->
     empty = 1 - sum(each.width for each in rows) / (4 * width)
     assert f"{100 * empty:.0f} % of the time" in story.title
     assert story.title.endswith("hold up to 6 microbatches") and not [each for each in words if "holds" in each]
+    assert last.says.endswith("A\N{NO-BREAK SPACE}stage holds a microbatch from its forward to its backward.")
     other = _MAKERS["factory"](num_stages=4, num_microbatches=6, schedule="1f1b").frames[-1].shapes
     held = [each.words for each in other if isinstance(each, Words) and each.words.startswith("holds")]
     assert held == [f"holds {count}" for count in (4, 3, 2, 1)]  # where stages differ
@@ -77,12 +78,13 @@ def test_the_factory_opens_at_the_whole_step_whose_squares_its_title_counts() ->
 def test_the_factory_s_letters_do_not_touch_the_edges_of_their_squares(num_microbatches: int, most_held: int) -> None:
     last = _MAKERS["factory"](num_stages=4, num_microbatches=num_microbatches, most_held=most_held).frames[-1]
     drawn = [each for each in last.shapes if isinstance(each, Box) and each.fill in ("forward", "backward")]
-    assert all(each.width - 0.64 * each.size * len(each.words) > 4.5 for each in drawn)
+    assert all(each.width - 0.64 * each.size * len(each.words) > 3 and each.size >= 16 for each in drawn)
 
 
 def test_gpipe_in_groups_holds_a_group_and_takes_the_turns_that_the_exercise_counts() -> None:
     story = _MAKERS["factory"](num_stages=4, num_microbatches=8, most_held=4)
-    assert story.title == "GPipe in groups of 4: stages stand idle 43 % of the time"
+    assert story.title == "GPipe in groups of 4 takes 42 turns instead of 33"
+    assert _MAKERS["factory"](num_stages=4, num_microbatches=8).telling == 33
     assert story.numbers["most held"] == "4" and story.telling == 42
     drawn = [each for each in story.frames[-1].shapes if isinstance(each, Box) and each.fill in ("forward", "backward")]
     assert [each.words for each in drawn[2:10]] == ["0", "1", "2", "3", "B0", "B1", "B2", "B3"]  # after the key's two
@@ -92,8 +94,17 @@ def test_gpipe_in_groups_holds_a_group_and_takes_the_turns_that_the_exercise_cou
         _MAKERS["factory"](schedule="1f1b", most_held=2)
 
 
-def test_a_single_microbatch_is_no_gpipe() -> None:
-    assert _MAKERS["factory"](num_stages=3, num_microbatches=1).title.startswith("One batch: ")
+def test_groups_of_all_are_no_groups() -> None:
+    story = _MAKERS["factory"](num_stages=4, num_microbatches=8, most_held=8)
+    assert story.title == _MAKERS["factory"](num_stages=4, num_microbatches=8).title
+
+
+@pytest.mark.parametrize("num_stages", [2, 3, 4, 6])
+def test_of_a_single_microbatch_one_stage_works_at_a_time(num_stages: int) -> None:
+    assert _MAKERS["factory"](num_stages=num_stages, num_microbatches=1).title == "One batch: one stage works at a time"
+    placed = place("gpipe", [ops_of(gpipe(stage, num_stages, 1), stage) for stage in range(num_stages)])
+    works = sorted((each.start, each.end) for row in placed.stages for each in row)
+    assert [begin for begin, _ in works] == [0, *(end for _, end in works[:-1])]  # each begins when another is done
 
 
 def test_the_ring_counts_steps_as_its_plan_does_and_every_chunk_has_its_square() -> None:

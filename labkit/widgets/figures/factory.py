@@ -23,9 +23,9 @@ _KEY, _AXIS, _WHOLE, _LETTERS = 34, 28, 252, 19
 """Of the whole step: heights of its key, its axis and in all, and the size of letters that a room reads."""
 _IDLE = 56
 """Pixels of a gap that says that it is idle."""
-_LEFT, _LEFT_WHOLE, _HELD, _ENDS = 78, 96, 90, 4
-_DIGIT, _AROUND = 0.64, 5
-"""How wide a digit is, as a part of its letters' size, and the pixels that stay free beside it."""
+_LEFT, _LEFT_WHOLE, _HELD, _ENDS = 78, 88, 90, 4
+_LETTER, _AROUND = 0.65, 3
+"""How wide a letter of a square is, as a part of its size, and the pixels that stay free beside them."""
 
 
 def pipeline_factory(
@@ -50,14 +50,23 @@ def pipeline_factory(
     peak = max(placed.peak(stage) for stage in range(num_stages))
     turns = round(placed.makespan)
     frames = [_frame(placed, time, turns) for time in range(turns)]
-    name = "GPipe" if schedule == "gpipe" else "1F1B"
-    name = f"{name} in groups of {most_held}" if most_held else name if num_microbatches > 1 else "One batch"
-    held, empty = f"{peak:g} microbatch{'' if peak == 1 else 'es'}", format_percent(placed.bubble())
-    frames.append(_whole(placed, turns))
-    title = f"{name}: stages stand idle {empty} of the time"
-    title += "" if most_held else f" and hold up to {held}"
+    title = _title(placed, num_microbatches, schedule, most_held)
+    frames.append(_whole(placed, turns, "hold" in title))
     numbers = {"bubble": format_percent(placed.bubble(), 1), "most held": f"{peak:g}"}
     return Story(title, frames, _GRID + _ROWS + 4, numbers, telling=turns)
+
+
+def _title(placed: Schedule, num_microbatches: int, schedule: str, most_held: int) -> str:
+    """Return what the step shows: of one batch who works, of groups what they cost, of others what stands idle."""
+    stages = len(placed.stages)
+    if num_microbatches == 1:
+        return "One batch: one stage works at a time"
+    if 0 < most_held < num_microbatches:
+        at_once = place("", [ops_of(gpipe(stage, stages, num_microbatches), stage) for stage in range(stages)])
+        return f"GPipe in groups of {most_held} takes {placed.makespan:g} turns instead of {at_once.makespan:g}"
+    name = "GPipe" if schedule == "gpipe" else "1F1B"
+    held = f"{max(placed.peak(stage) for stage in range(stages)):g} microbatches"
+    return f"{name}: stages stand idle {format_percent(placed.bubble())} of the time and hold up to {held}"
 
 
 def _in_groups(most_held: int) -> Callable[[int, int, int], str]:
@@ -108,8 +117,14 @@ def _frame(placed: Schedule, time: int, turns: int) -> Frame:
     return Frame(says, tuple(shapes))
 
 
-def _whole(placed: Schedule, turns: int) -> Frame:
-    """Return what the title says of the whole step: how much of it each stage stood empty, and the most it kept."""
+def _whole(placed: Schedule, turns: int, is_holding: bool) -> Frame:
+    """Return what the title says of the whole step: how much of it each stage stood empty, and the most it kept.
+
+    Args:
+        placed: The schedule.
+        turns: How many it takes.
+        is_holding: Whether the title speaks of what stages hold.
+    """
     stages = len(placed.stages)
     line = (_WHOLE - _KEY - _AXIS) / stages
     peaks = [placed.peak(stage) for stage in range(stages)]
@@ -119,7 +134,7 @@ def _whole(placed: Schedule, turns: int) -> Frame:
     for stage in range(stages):
         top = _KEY + stage * line
         middle = top + line / 2 + _LETTERS / 3
-        shapes.append(Words(4, middle, f"stage {stage}", _LETTERS))
+        shapes.append(Words(1, middle, f"stage {stage}", _LETTERS))
         shapes += _row(placed, stage, turns, top, line, wide, _LEFT_WHOLE)
         shapes += _idle(placed, stage, turns, top + line / 2 - 14, wide)
         if not are_alike:
@@ -127,7 +142,10 @@ def _whole(placed: Schedule, turns: int) -> Frame:
     for turn in (*_round(turns), turns):
         words, anchor = (f"{turn} turns", "end") if turn == turns else (str(turn), "middle")
         shapes.append(Words(_LEFT_WHOLE + turn * wide, _WHOLE - 8, words, _LETTERS, anchor, bold=turn == turns))
-    return Frame("A forward takes 1 turn, a backward such as B0 takes 2.", tuple(shapes))
+    says = "A forward takes 1 turn, a backward such as B0 takes 2."
+    if is_holding:
+        says += " A\N{NO-BREAK SPACE}stage holds a microbatch from its forward to its backward."
+    return Frame(says, tuple(shapes))
 
 
 def _round(turns: int) -> range:
@@ -146,7 +164,7 @@ def _idle(placed: Schedule, stage: int, turns: int, top: float, wide: float) -> 
 
 def _key() -> list[Shape]:
     """Return what colours, letters and stripes of a whole step mean, above its rows."""
-    entries = ((4, "0", "forward"), (150, "B0", "backward"), (312, "", "idle"))
+    entries = ((1, "0", "forward"), (147, "B0", "backward"), (309, "", "idle"))
     shapes: list[Shape] = []
     for x, letters, words in entries:
         fill = {"0": "forward", "B0": "backward"}.get(letters, "none")
@@ -171,7 +189,7 @@ def _row(
         left: Where the first turn begins.
     """
     is_whole = left != _LEFT
-    letters = round(min(_LETTERS - 2, (wide - _AROUND) / _DIGIT)) if is_whole else 12
+    letters = int(min(_LETTERS, (wide - _AROUND) / _LETTER)) if is_whole else 12
     edge = "none" if is_whole else "line"
     shapes: list[Shape] = [Box("", left, top, until * wide, line - 3, edge=edge, hatched=True)]
     for each in placed.stages[stage]:

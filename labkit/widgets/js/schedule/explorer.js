@@ -99,7 +99,7 @@ function draw(editor, values, step, width) {
       : { svg, height: y }),
     numbers: [],
     compared: comparedMarkup(compared, width),
-    title: values.room ? headline(all).split(": ")[0] : headline(all), // a slide's is one line
+    title: headline(all),
     say: said.join(" "),
     without: editor.isEdited ? [] : ["undo"],
     isNews: Boolean(picked ?? scene.lit) || all.some(({ faults, edited }) => faults.length || edited),

@@ -40,20 +40,20 @@ export function tableRows({ name, table, peaks }) {
   return table.map((order, s) => [name, s, order, peaks[s]]);
 }
 
-/** What the schedules cost; what two of them have in common is said once. */
+/** What the schedules cost; of two, what it costs to hold less. */
 export function headline(all) {
-  const [one, other] = all;
-  if (all.length !== 2 || one.isStuck || other.isStuck) return all.map(claim).join("; ");
-  const [less, more] = most(one.peaks) < most(other.peaks) ? [one, other] : [other, one];
+  const [less, more] = [...all].sort((a, b) => most(a.peaks) - most(b.peaks));
+  const isPair = all.length === 2 && less.m === more.m && !less.placed === !more.placed;
+  const claims = all.map(claim).join("; ");
+  if (!isPair || less.isStuck || more.isStuck) return claims;
   const [few, many] = [most(less.peaks), most(more.peaks)];
-  if (percent(one.bubble) !== percent(other.bubble)) {
-    if (2 * few !== many || less.bubble <= more.bubble) return all.map(claim).join("; ");
-    const [idle, least] = [less, more].map(({ bubble: share }) => `${Math.round(100 * share)} %`);
-    return `Half the memory costs time: ${idle} idle instead of ${least}`;
-  }
-  if (few === many) return `Same idle time, and both hold ${many} microbatches`;
-  const share = 2 * few === many ? ", half the memory" : "";
-  return `Same idle time${share}: ${less.name} holds at most ${plural(few, "microbatch")}, ${more.name} ${many}`;
+  const whole = ended(more.stages);
+  const cost = ended(less.stages) - whole;
+  const isSame = percent(cost / whole) === percent(0);
+  if (few === many && isSame) return `Same time, and both hold ${plural(many, "microbatch")}`;
+  if (few === many || (cost < 0 && !isSame)) return claims;
+  const turns = less.placed ? less.unit(cost) : `${less.unit(cost)} turns`;
+  return `Holding ${plural(few, "microbatch")} instead of ${many} costs ${isSame ? "no time" : turns}`;
 }
 
 /** What a schedule costs, in a few words. */
