@@ -73,6 +73,8 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 # | rank 1 | 1, 2, 3 | → | **7, 14, 21** |
 # | rank 2 | 4, 8, 12 | → | **7, 14, 21** |
 #
+# Element by element: 2 + 1 + 4 = 7.
+#
 # <!-- notes: Data-parallel training needs exactly this, once a step: own part of the batch, own gradient, then the sum on every rank, then the same optimizer step everywhere. -->
 
 # %% [markdown]
@@ -220,10 +222,10 @@ labkit.check("chunk_bounds", chunk_bounds)
 # %% [markdown] tags=["slide-only"]
 # ## A chunk goes round twice
 #
-# 1. **reduce-scatter**: it collects, and what arrives is added
-# 2. **all-gather**: it is handed on, and what arrives replaces
+# 1. **reduce-scatter**: each rank adds to it
+# 2. **all-gather**: each rank copies it
 #
-# **To the room:** follow chunk A of rank 0. Where is it complete?
+# **To the room:** follow chunk A of rank 0. After which step is it complete, and where?
 #
 # <!-- notes: Play the figure step by step. N-1 steps each way, and in every step every link carries one chunk of B/N bytes. -->
 
@@ -356,6 +358,8 @@ labkit.ring_player(ring_plan, num_ranks=4)
 # |---|---|---|---|
 # | gloo | hangs | works | works |
 # | NCCL | hangs | **may hang** | works |
+#
+# One batch: `dist.batch_isend_irecv`
 #
 # <!-- notes: To the GPU a send is a kernel that waits for its partner. NCCL's user guide: operations that need each other belong in one group. Show the deadlock report. -->
 
@@ -570,7 +574,7 @@ labkit.answer("twice_the_ranks", "about as long")
 # ## 7 A ring that is right, and slow
 #
 # A colleague wrote a ring as well. It adds up correctly on any number of ranks. But on eight H100s with 16 MB it takes
-# about twice the 204 µs of the ring above:
+# about twice the 225 µs of the ring above:
 
 # %% [markdown] tags=["slide-only"]
 # ## Right, and slow
@@ -578,7 +582,7 @@ labkit.answer("twice_the_ranks", "about as long")
 # **To the room:** why is one ring slower?
 #
 # <!-- beside: ring, a colleague's ring -->
-# <!-- notes: A ring needs 204 µs, or 225 with the barrier before it. This one takes about twice as long. The recorded run of section 7 comes next. It never hangs, and the sums are right. What does every rank send in the first two steps? -->
+# <!-- notes: The ring is that of before: 225 µs, its start included. The other, recorded in section 7, takes about twice as long. It never hangs, and the sums are right. Compare one step of each: how long is it, and what fills it? A receive takes as long as its send, and 7.2 µs of latency. What does every rank send in the first two steps? -->
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("slow_ring")

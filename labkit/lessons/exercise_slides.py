@@ -14,6 +14,15 @@ _NOTEBOOKS = re.compile(
 _SHORT = 100
 """Letters of a sentence that takes two lines of a slide."""
 
+_HALF = 80
+"""Letters of what one of several functions does: of more, a room reads the first clause, and its speaker has all."""
+
+_CALL = 46
+"""Letters of how one of two functions is called that stand in one line; of a longer call the room reads the name."""
+
+_ASIDE = re.compile(r" \([^()]{,45}\)(?=[ ,.;:?]|$)")
+"""How to write what is asked for by name, in brackets: one reads it where one writes."""
+
 
 def task_of(lesson: Lesson, cell: Cell, prose: str) -> str:
     """Return the slide of an exercise: what each function does, or the question that stands above an answer."""
@@ -21,6 +30,9 @@ def task_of(lesson: Lesson, cell: Cell, prose: str) -> str:
     points = f" · {exercise.points} points" if exercise.points else ""
     calls = _calls(cell) if len(exercise.provides) < 3 else {}
     said = {name: text.split("\n")[0] for name, text in _docstrings(cell).items()}
+    if len(exercise.provides) > 1:
+        said = {name: _brief(text) for name, text in said.items()}
+        calls = {name: call if len(call) <= _CALL else f"{name}(…)" for name, call in calls.items()}
     after = "\\\n  " if len(exercise.provides) < 3 else ": "  # three names have no room for lines of their own
     listed = ((calls.get(name, name), said.get(name, "")) for name in exercise.provides)
     functions = "\n".join(f"* `{call}`{after}{does}".rstrip("\\\n: ") for call, does in listed)
@@ -31,6 +43,12 @@ def task_of(lesson: Lesson, cell: Cell, prose: str) -> str:
         f"### {'Bonus' if exercise.bonus else 'Your turn'}: {exercise.number} {exercise.title}\n\n{asked}\n\n"
         f"**{minutes}**{points} · difficulty {exercise.difficulty} of 5"
     )
+
+
+def _brief(text: str) -> str:
+    """Return what one of several functions does, so short that each has two lines."""
+    clause = re.split(r"[;:] ", text)[0] if len(text) > _HALF else text
+    return clause.rstrip(".") + "." * bool(text)
 
 
 def _more(cell: Cell, said: dict[str, str]) -> str:
@@ -59,14 +77,16 @@ def _listed(question: str) -> str:
     asked = re.sub(r"^\*\*\d+\.\d+\.\*\* ", "", " ".join(question.split()))
     asked = _NOTEBOOKS.sub("", asked)
     asked = re.sub(r"`\"([^`\"]+)\"`", r"*\1*", asked)
-    told = re.sub(r"(?:^|\s)`(\w+)`: ", lambda name: f"\n* **{name[1].replace('_', ' ')}:** ", asked).strip()
+    first, *named = re.split(r"(?:^|\s)(?=`\w+`: )", asked)
+    told = "\n* ".join([first, *(_ASIDE.sub("", each) for each in named)]).strip()
     before, mark, _ = told.rpartition("?")
-    return before + mark if mark and "\n* **" in before else told  # what one reads in a notebook follows there
+    return before + mark if mark and named else told  # what one reads in a notebook follows there
 
 
 def told_of(cell: Cell) -> list[str]:
-    """Return what the docstrings of an exercise say beyond the line on its slide."""
-    texts = ((name, text.partition("\n")[2].strip()) for name, text in _docstrings(cell).items())
+    """Return what the docstrings of an exercise say beyond the line on its slide; of several functions, all of it."""
+    said = _docstrings(cell)
+    texts = ((name, (text if len(said) > 1 else text.partition("\n")[2]).strip()) for name, text in said.items())
     return [f"`{name}`\n\n```text\n{text}\n```" for name, text in texts if text]
 
 

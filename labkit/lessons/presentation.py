@@ -31,6 +31,7 @@ CLOSING = ("## What to remember", "## What stays")
 _NUMBER = re.compile(r"^(Exercise \d+\.\d+:?|\d+) +")
 _SIZE = re.compile(r"\d+ (of \d+ )?ranks?\b")
 _COMPARED = re.compile(r"[\d.]+ times (?P<how>faster|as long)\b(?:.*mostly because (?P<why>.+))?")
+_MOSTLY = re.compile(r"(?<=; the others )wait ([5-9]\d|100) % of the time$")
 _FEW_LETTERS = 110
 """Of what a slide says before it asks the room: more keeps a slide of its own."""
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
@@ -238,7 +239,7 @@ def _claim(runs: str, sentence: str) -> str:
         claim = sentence.rstrip().rpartition("\n")[2].removesuffix(".")
         return claim[:1].upper() + claim[1:]
     title = str(shown[0]["title"]).removeprefix("The pipeline's bubble: ") if shown else ""
-    title = title[:1].upper() + title[1:]
+    title = _MOSTLY.sub("mostly wait", title[:1].upper() + title[1:])  # in one line
     return "" if _SIZE.match(title) else title
 
 

@@ -105,13 +105,13 @@ def deck_html(slides: Iterable[Slide], title: str) -> str:
 
 
 _ROOM = re.compile(r"<p><strong>To the room:</strong>\s*(.)(.*?)</p>", re.S)
-_UNIT = re.compile(r"(?<=\d) (?=(?:ms|µs|s|KB|MB|GB|TB|GB/s|%)(?!\w))")
+_UNIT = re.compile(r"(?<=\d) (?=(?:ms|µs|s|KB|MB|GB|TB|GB/s|%)(?!\w))|(?<=\b(?:[Rr]ank|step)) (?=\d)")
 
 
 def _for_a_room(html: str) -> str:
     """Return a slide's HTML in which a question to the room, and an exercise's minutes, have a place of their own.
 
-    A number and its unit stay in one line.
+    A number stays in one line with its unit, or with what it numbers.
     """
     html = _ROOM.sub(
         lambda asks: f'<p class="ask"><span>To the room</span><b>{asks[1].upper()}{asks[2]}</b></p>',

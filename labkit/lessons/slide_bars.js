@@ -1,9 +1,9 @@
 // Bars of a timeline as a slide draws them: thick, their names in them, a key for those that have no room for one.
 
-const NAMES = 38; // pixels of the names of ranks, and of a key
+const NAMES = 42; // pixels of the names of ranks, and of a key
 const WORDS = 38; // of what stands in a bar
 const NARROW = [38, 34, 30, 27]; // of what has less room there
-const TICKS = 38;
+const TICKS = 40;
 const STILL = 6; // the category of time in which a rank stands still (labkit/widgets/palette.py)
 const NAMED = -1; // that of brackets, where nothing else says what a rank does
 const SEEN = 10; // pixels of a bar that a room asks about
@@ -162,7 +162,8 @@ class Drawing {
       return { a: x(begin), b: x(end), y, high, category, words: wordOf(run, category, event, this.blue) };
     });
     drawn.forEach((bar) => this.bar(bar));
-    this.nameBars(drawn);
+    if (this.state.runs.length === 1) this.nameBars(drawn);
+    else drawn.forEach(({ words }) => this.untold.add(words)); // a word over several would hide where steps end
   }
 
   /** Write in bars what they are: in each, or once over several of one name that follow each other. */
@@ -235,7 +236,7 @@ class Drawing {
   }
 
   writeKey(y) {
-    const sizes = [NAMES, 34, 30, 26];
+    const sizes = [NAMES, 38, 34, 30, 26];
     const entries = this.key();
     const wideIn = (size) => entries.reduce((sum, [words]) => sum + 92 + widthIn(words, size), 0);
     const size = sizes.find((each) => wideIn(each) < this.width + 40) ?? sizes.at(-1);

@@ -1,6 +1,7 @@
 // Prose on slides: as large as its slide lets it be, titles whole, and an exercise's clock.
 
 const LOWEST = 690; // how far down it may reach, in a slide's pixels
+const MOST_LETTERS = 24; // of a word that no line breaks
 const BODY = 52; // pixels of its letters, on every slide that has room for them; no text is louder than its title
 
 /** What of a slide of prose fills it: how far down that reaches, and whether a line is cut off. */
@@ -10,7 +11,7 @@ function partsOf(section) {
   const wide = [
     ...section.querySelectorAll("pre, table, pre code, h1, h2, h3, p:not(.about, .countdown), li, li > code"),
   ];
-  const lowest = foot ? foot.offsetTop - 24 : LOWEST;
+  const lowest = foot ? foot.offsetTop - 34 : LOWEST;
   const down = () => Math.max(...parts.map((each) => each.offsetTop + each.offsetHeight));
   const cut = () => wide.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
   return { parts, lowest, down, cut, fits: () => down() <= lowest && !cut() };
@@ -94,11 +95,12 @@ globalThis.grow = (section) => {
   }
 };
 
-/** No title breaks inside a word such as all-reduce. */
-for (const title of document.querySelectorAll(".slides :is(h1, h2, h3)")) {
-  for (const words of [...title.childNodes].filter((each) => each.nodeType === 3)) {
+/** No line breaks inside a word such as all-reduce. */
+for (const line of document.querySelectorAll(".slides > section :is(h1, h2, h3, p, li, b, em, strong)")) {
+  if (line.closest(".live, aside")) continue;
+  for (const words of [...line.childNodes].filter((each) => each.nodeType === 3)) {
     const parts = words.textContent.split(/(\S+-\S+)/).map((part, k) => {
-      if (k % 2 === 0) return part;
+      if (k % 2 === 0 || part.length > MOST_LETTERS) return part;
       const whole = document.createElement("span");
       whole.className = "whole";
       whole.textContent = part;

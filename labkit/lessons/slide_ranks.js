@@ -88,7 +88,7 @@ function fewOf(run, left, most) {
   return left.filter((rank) => seen.includes(rank));
 }
 
-/** The ranks of a run that the slide shows, and in words how many after each it does not. */
+/** The ranks of a run that the slide shows, and after each what it does not: dots, or in words how many. */
 function ranksOf({ layout, runs }, number, most) {
   const run = runs[number];
   const rows = [...new Set(layout.rows.filter((row) => row.run === number).map(({ row }) => row.rank))];
@@ -108,15 +108,8 @@ function ranksOf({ layout, runs }, number, most) {
   return shown.map((rank) => {
     const [others, alike] = told.get(rank);
     if (!others) return { rank, more: alike ? `${alike} more alike` : "" };
-    return { rank, more: `${others + alike} more` };
+    return { rank, more: rank < shown.at(-1) ? "⋮" : `${others + alike} more` };
   });
 }
 
-/** The first rank of a run of steps, in which all ranks do the same at once, and what is drawn so is called. */
-function firstRank(run) {
-  const [rank, ...others] = [...run.ranks.keys()].sort((a, b) => a - b);
-  const isOfAll = others.every((each) => isAlike(run, rank, each));
-  return [{ rank, more: "", all: isOfAll ? `${run.ranks.size} ranks` : `rank ${rank}` }];
-}
-
-globalThis.slideRanks = { firstRank, isForward, ranksOf, tracksOf };
+globalThis.slideRanks = { isForward, ranksOf, tracksOf };

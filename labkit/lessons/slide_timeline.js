@@ -4,7 +4,9 @@ const bars = globalThis.slideBars;
 const ranks = globalThis.slideRanks;
 const messages = globalThis.slideMessages;
 
-const LENGTHS = 42; // of how long a run took
+const LENGTHS = 50; // of how long each of two runs took
+const LENGTH = 42; // of how long one did, on its axis
+const DOTS = 28; // of those for ranks that are not shown
 const GAP = 14; // between two ranks, and with arrows from one to the other
 const WIDE_GAP = 34;
 const AXIS = 54; // of times under all runs
@@ -12,7 +14,6 @@ const HEAD = 46; // of a run's name
 const SPACE = 16; // between two runs
 const MEMORY = 64; // of what a rank holds, under its bars
 const MOST_ARROWS = 16;
-const STEPS = "#46546a"; // of many steps as one block
 const UNITS = [
   ["s", 1e9],
   ["ms", 1e6],
@@ -23,13 +24,19 @@ const UNITS = [
 /** A scale of time between two pixels. */
 const scaleOf = (from, to, left, right) => (time) => left + ((time - from) / (to - from)) * (right - left);
 
+/** Pixels of what stands below a rank for those that are not shown: dots or words. */
+const belowOf = ({ more }) => [0, DOTS][more.length] ?? bars.NAMES + 2;
+
+/** Those of all ranks, and of what is between them. */
+const betweenOf = (shown, gap) => shown.reduce((sum, one) => sum + belowOf(one), (shown.length - 1) * gap);
+
 /** Room for a rank's tracks of a run, in `high` pixels for all of them. */
-function placed(shown, top, high, { words, gap }) {
-  const each = (high - shown.filter(({ more }) => more).length * words - (shown.length - 1) * gap) / shown.length;
+function placed(shown, top, high, gap) {
+  const each = (high - betweenOf(shown, gap)) / shown.length;
   let y = top;
   return shown.map((one) => {
     const place = { ...one, y, high: each };
-    y += each + gap + (one.more ? words : 0);
+    y += each + gap + belowOf(one);
     return place;
   });
 }
@@ -77,7 +84,7 @@ function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasM
     run,
     shown.map(({ rank }) => rank),
   );
-  const places = placed(shown, top, high, { words: bars.NAMES + 2, gap });
+  const places = placed(shown, top, high, gap);
   const most = Math.max(1, ...[...run.held.values()].map((held) => held.most));
   for (const { rank, y, high: each, more } of places) {
     const room = each - (hasMemory ? MEMORY + 4 : 0);
@@ -88,7 +95,8 @@ function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasM
     if (!hasNames) continue;
     const name = `${bars.isPipeline(run) ? "stage" : "rank"} ${rank}`;
     drawing.add(bars.textOf(left, y + Math.min(room / 2 + 12, room), name, bars.NAMES, `fill="${drawing.ink}"`));
-    if (more) drawing.add(bars.textOf(left, y + each + 32, more, bars.TICKS, `fill="${drawing.quiet}"`));
+    const [at, low] = more.length > 1 ? [left, 32] : [left + bars.widthIn("ran", bars.NAMES), DOTS];
+    if (more) drawing.add(bars.textOf(at, y + each + low, more, bars.TICKS, `fill="${drawing.ink}"`));
   }
   return places;
 }
@@ -130,15 +138,15 @@ function drawTicks(drawing, length, x, y, free) {
 /** Times under a run, and its length at its end. */
 function drawAxis(drawing, { span }, x, y) {
   const end = timeWords(span);
-  drawTicks(drawing, span, x, y, x(span) - bars.widthIn(end, LENGTHS, 650) - 90);
+  drawTicks(drawing, span, x, y, x(span) - bars.widthIn(end, LENGTH, 650) - 90);
   drawing.add(bars.rectOf(x(span) - 2, y, 2, 10, `fill="${drawing.quiet}"`));
-  drawing.add(bars.textOf(x(span), y + 44, end, LENGTHS, `text-anchor="end" ${boldIn(drawing)}`));
+  drawing.add(bars.textOf(x(span), y + 44, end, LENGTH, `text-anchor="end" ${boldIn(drawing)}`));
 }
 
-/** The ranks that are drawn of each run: of steps that all ranks do at once, one beside another run. */
+/** The ranks that are drawn of each run: of one that goes in steps, one beside another run. */
 function shownOf({ state, most }) {
   return state.runs.map((run, number) =>
-    state.runs.length > 1 && messages.stepOf(run, 0) ? ranks.firstRank(run) : ranks.ranksOf(state, number, most),
+    state.runs.length > 1 && messages.stepOf(run, 0) ? [{ rank: 0, more: "" }] : ranks.ranksOf(state, number, most),
   );
 }
 
@@ -154,7 +162,9 @@ function drawOne(drawing, hasMemory) {
   const { state, width, height } = drawing;
   const [run] = state.runs;
   const names = namesOf(drawing);
-  const x = scaleOf(0, run.span, names + 22, width - 6 - (hasMemory ? 130 : 0));
+  const held = hasMemory ? drawing.shown[0].map(({ rank }) => run.held.get(rank)?.most ?? 0) : [];
+  const right = Math.max(0, ...held.map((most) => bars.widthIn(bytesWords(most), bars.WORDS) + 10));
+  const x = scaleOf(0, run.span, names + 22, width - 6 - right);
   drawing.arrows = bars.isPipeline(run) ? [] : arrowsOf(drawing);
   const gap = drawing.arrows.length ? WIDE_GAP : GAP;
   const whole = { x, from: 0, to: run.span, left: 4, hasNames: true, hasMemory, shown: drawing.shown[0], gap };
@@ -176,26 +186,25 @@ function withKey(drawing, draw) {
 /** Two runs on one axis, with their lengths at their ends. */
 function drawTwo(drawing) {
   const { state, width, height, shown } = drawing;
-  const parts = state.runs.map((run, number) => wholeOf(run, messages.stepOf(run, shown[number][0].rank)));
+  const areSteps = state.runs.every((run) => messages.stepOf(run, 0));
+  const parts = state.runs.map((run) => wholeOf(run, areSteps));
   const longest = Math.max(...state.runs.map(({ span }) => span));
   const ends = Math.max(...parts.map(({ lasts }) => bars.widthIn(lasts, LENGTHS, 650)));
   const left = 4 + namesOf(drawing) + 22;
   const x = scaleOf(0, longest, left, width - ends - 20);
-  const words = bars.NAMES + 2;
-  const below = shown.map((own) => own.filter(({ more }) => more).length * words + (own.length - 1) * GAP);
+  const below = shown.map((own) => betweenOf(own, GAP));
   withKey(drawing, (top) => {
     const each = (height - top - AXIS - 2 * (SPACE + HEAD) - below[0] - below[1]) / shown.flat().length;
     let y = top;
     parts.forEach((part, number) => {
       if (number) drawing.add(bars.rectOf(0, y - 10, width, 2, `fill="${drawing.quiet}"`));
       drawing.add(bars.textOf(4, y + 32, part.name, bars.NAMES, boldIn(drawing)));
+      const steps = 4 + bars.widthIn(part.name, bars.NAMES, 650) + 24;
+      drawing.add(bars.textOf(steps, y + 32, part.steps, bars.NAMES, `fill="${drawing.ink}"`));
       const high = each * shown[number].length + below[number];
-      const own = { ...part, x, left: 4, shown: shown[number], top: y + HEAD, high };
-      if (part.step) {
-        drawing.bar({ a: x(0), b: x(part.step.begin), y: own.top, high, category: bars.NAMED, words: "start" });
-        drawSteps(drawing, { ...own, name: shown[number][0].all });
-      } else drawRun(drawing, number, { ...own, from: 0, to: state.runs[number].span, hasNames: true });
-      drawEnds(drawing, part, x, own.top, high - (shown[number].at(-1).more ? words : 0));
+      const own = { x, left: 4, shown: shown[number], top: y + HEAD, high };
+      drawRun(drawing, number, { ...own, from: 0, to: state.runs[number].span, hasNames: true });
+      drawEnds(drawing, part, x, own.top, high - belowOf(shown[number].at(-1)));
       y += HEAD + high + SPACE;
     });
     drawTicks(drawing, longest, x, height - AXIS, width);
@@ -204,58 +213,26 @@ function drawTwo(drawing) {
 
 const boldIn = ({ ink }) => `font-weight="650" fill="${ink}"`;
 
-/** All of a run, and what is said beside it of its steps, if it has some. */
-function wholeOf(run, step) {
-  const says = step && ["every rank sends and", "receives at once"];
-  return { end: run.measured?.[1] ?? run.span, lasts: timeWords(lastedOf(run)), name: run.name, step, says };
-}
-
-/** All steps of a run as one block. */
-function drawSteps(drawing, { x, top, high, left, name, step: { begin, count }, end }) {
-  drawing.add(bars.textOf(left, top + high / 2 + 13, name, bars.NAMES, `fill="${drawing.ink}"`));
-  const [from, to] = [x(begin), x(end)];
-  drawing.add(bars.rectOf(from, top, to - from, high, `data-steps fill="${STEPS}"`));
-  const look = `text-anchor="middle" font-weight="650" fill="${drawing.state.theme.paper}"`;
-  drawing.add(bars.textOf((from + to) / 2, top + high / 2 + 14, `${count} steps`, bars.NAMES, look));
-}
-
-/** Two runs of steps: all of each as a block, on one axis, and below them the first of each, on its own. */
-function drawTwoOfSteps(drawing, steps) {
-  const { state, width, height, shown } = drawing;
-  const { rank } = shown[0][0];
-  const wholes = state.runs.map((run, number) => ({ ...wholeOf(run, steps[number]), begin: steps[number].begin }));
-  const [all, first] = [wholes, steps].map((parts) => parts.map(({ begin, end }) => end - begin));
-  const left = 26 + Math.max(...wholes.map(({ name }) => bars.widthIn(name, bars.NAMES)));
-  const right = width - 20 - Math.max(...[...all, ...first].map((time) => bars.widthIn(timeWords(time), LENGTHS, 650)));
-  const [x, near] = [all, first].map((times) => scaleOf(0, Math.max(...times), left, right));
-  withKey(drawing, (top) => {
-    const each = (height - top - AXIS - 2 * HEAD - 4 * SPACE) / 6; // a step takes twice what a block does
-    const below = top + HEAD + 2 * (each + SPACE);
-    const title = `all steps${steps.some(({ begin }) => begin > 0) ? ", without the start" : ""}`;
-    drawing.add(bars.textOf(4, top + 32, title, bars.NAMES, boldIn(drawing)));
-    drawing.add(bars.rectOf(0, below, width, 2, `fill="${drawing.quiet}"`));
-    drawing.add(bars.textOf(4, below + 38, `step 0 of rank ${rank}`, bars.NAMES, boldIn(drawing)));
-    wholes.forEach(({ name, begin }, number) => {
-      const [own, high] = [{ left: 4, name }, 2 * each];
-      const [y, from] = [top + HEAD + number * (each + SPACE), below + HEAD + 6 + number * (high + SPACE)];
-      drawSteps(drawing, { ...wholes[number], ...own, x: (time) => x(time - begin), top: y, high: each });
-      drawEnds(drawing, { end: all[number] }, x, y, each);
-      const step = { from: begin, to: steps[number].end, x: (time) => near(time - begin), top: from, high };
-      drawRun(drawing, number, { ...step, shown: [{ rank, more: "" }] });
-      drawing.add(bars.textOf(4, from + each + 13, name, bars.NAMES, `fill="${drawing.ink}"`));
-      drawEnds(drawing, { end: first[number] }, near, from, high);
-    });
-    drawTicks(drawing, Math.max(...first), near, height - AXIS, width);
-  });
+/**
+ * A run in words: its name and length, of one that goes in steps how many, and that all ranks send at once.
+ *
+ * Two runs of steps are compared by the room, which is told no such thing.
+ */
+function wholeOf(run, areSteps) {
+  const step = messages.stepOf(run, 0);
+  const isAtOnce = step && [...run.ranks.keys()].every((rank) => messages.bothWays(run, rank));
+  const says = isAtOnce && !areSteps ? ["every rank sends and", "receives at once"] : [];
+  const steps = step ? `${step.count} steps` : "";
+  return { end: run.measured?.[1] ?? run.span, lasts: timeWords(lastedOf(run)), name: run.name, steps, says };
 }
 
 /** A line where a run ends, and beside it how long it took. */
-function drawEnds(drawing, { end, lasts = timeWords(end), says }, x, top, high) {
+function drawEnds(drawing, { end, lasts, says }, x, top, high) {
   const from = x(end) + 14;
   drawing.add(bars.rectOf(x(end), top - 6, 3, high + 12, `fill="${drawing.ink}"`));
   drawing.add(bars.textOf(from, top + high / 2 + 14, lasts, LENGTHS, boldIn(drawing)));
   const right = from + bars.widthIn(lasts, LENGTHS, 650) + 30;
-  says?.forEach((line, k) =>
+  says.forEach((line, k) =>
     drawing.add(bars.textOf(right, top + high / 2 - 10 + 46 * k, line, bars.NAMES, `fill="${drawing.ink}"`)),
   );
 }
@@ -264,9 +241,7 @@ function drawEnds(drawing, { end, lasts = timeWords(end), says }, x, top, high) 
 globalThis.slideDrawing = (state, legend, size, hasMemory) => {
   const drawing = new bars.Drawing(state, legend, size);
   drawing.shown = shownOf(drawing);
-  const steps = state.runs.map((run, number) => messages.stepOf(run, drawing.shown[number][0].rank));
   if (state.runs.length === 1) drawOne(drawing, hasMemory);
-  else if (steps.every(Boolean)) drawTwoOfSteps(drawing, steps);
   else drawTwo(drawing);
   const box = `viewBox="0 0 ${size.width} ${size.height}" width="${size.width}" height="${size.height}"`;
   const inner = [...drawing.parts, ...drawing.words].join("");

@@ -18,6 +18,7 @@ from tests.sampling import one_in
 
 ROOT = Path(__file__).parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.py"))
+GUESS = 76  # pixels of what a room guesses, alone on its slide
 CLOCK = 72  # pixels of every exercise's countdown
 TITLE, STORY = 52, 25  # pixels of every title, and of what a story's boxes say, on a slide of 1280
 CALLED = 0.8  # of a text's letters, those of how its function is called, at least
@@ -238,6 +239,8 @@ def test_on_paper_no_code_and_no_sentence_is_cut_off(opened: Any, folder: Path, 
     opened.wait_for_function(_LAID_OUT, arg=HEIGHT)
     opened.evaluate("fitAll()")
     assert opened.evaluate(_CUT) == []
+    guesses = "[...document.querySelectorAll('.guess')].map((each) => parseFloat(getComputedStyle(each).fontSize))"
+    assert min([GUESS, *opened.evaluate(guesses)]) == GUESS  # as large as on the wall
     past = opened.evaluate(SENTENCES)
     assert past and max(past) <= 1
 

@@ -32,7 +32,7 @@ def record(cause: str = "taking turns", num_bytes: int = NUM_BYTES) -> labkit.Ti
 def taking_turns(num_bytes: int) -> float:
     """Sum so many bytes; even ranks send first, odd ranks receive first, so nothing hangs."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    tensor = torch.empty(num_bytes // 4, device="meta")
+    tensor = _started(num_bytes)
     chunks = tensor.tensor_split(size)
     for step in range(2 * (size - 1)):
         outgoing, chunk = chunks[(rank - step) % size], chunks[(rank - step - 1) % size]
@@ -47,8 +47,7 @@ def taking_turns(num_bytes: int) -> float:
 def whole_tensors(num_bytes: int) -> float:
     """Sum so many bytes; in every step the tensor that came last goes on, all of it."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    tensor = torch.empty(num_bytes // 4, device="meta")
-    outgoing = tensor
+    tensor = outgoing = _started(num_bytes)
     for _ in range(size - 1):
         incoming = torch.empty_like(outgoing)
         both = [
@@ -60,6 +59,13 @@ def whole_tensors(num_bytes: int) -> float:
         tensor += incoming
         outgoing = incoming
     return 0.0
+
+
+def _started(num_bytes: int) -> Tensor:
+    """Return what is summed, once all ranks have it: as the lesson's own runs begin, beside which a slide draws these."""
+    tensor = torch.ones(num_bytes // 4, device="meta")
+    dist.barrier()
+    return tensor
 
 
 def _send_or_receive(outgoing: Tensor, incoming: Tensor, *, sends: bool) -> None:
