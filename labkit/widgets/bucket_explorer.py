@@ -17,6 +17,7 @@ from labkit.widgets import measured_hooks
 from labkit.widgets.bucket_still import still
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.hook_errors import as_ranks, hook_errors, norms, total_error
+from labkit.words import plural
 
 _SIZES = (384 * 384 * 4, 384 * 4) * 40
 _CAPS_MB = (0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 12, 25, 50, 100)
@@ -183,7 +184,7 @@ class _Figure:
         """Return the figure, its buckets made by `plan` where there is one."""
         model = self.model
         caps = sorted({self.cap_mb, *_CAPS_MB, *(cap for cap in self.compare if cap < math.inf)})
-        source = f"{sum(model.sizes) / 2**20:.3g} MiB of gradients"
+        source = f"{float(f'{sum(model.sizes) / 2**20:.3g}'):g} MiB of gradients"
         if plan is not None:
             source += f", plan: {getattr(plan, '__name__', 'plan')}"
             model.take(plan, caps)
@@ -218,7 +219,7 @@ class _Figure:
         if "norms" in hooks:
             numbers["errors"] = {name: total_error(each["errors"], hooks["norms"]) for name, each in _lossy(hooks)}
         sentence = (
-            f"{num_buckets} buckets of at most {self.cap_mb:g} MiB: {1e3 * comm:.3g} ms of communication, "
+            f"{plural(num_buckets, 'bucket')} of at most {self.cap_mb:g} MiB: {1e3 * comm:.3g} ms of communication, "
             f"{1e3 * exposed:.3g} ms of it exposed after {1e3 * link.backward_s:.3g} ms of backward."
         )
         return numbers, sentence + (f" Rank 0 waits {1e3 * waits:.3g} ms for the slowest rank." if waits else "")

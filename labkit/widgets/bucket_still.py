@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from textwrap import wrap
 
 from labkit.plans.bucket_steps import Row, communication, exposed
+from labkit.units import format_time
 from labkit.widgets.language import LIGHT, letter, tint
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text
 from labkit.words import plural
@@ -38,7 +39,8 @@ def still(
         return _LEFT + time / end * (_WIDTH - _LEFT - _RIGHT)
 
     of = {index: number for number, bucket in enumerate(plan) for index in bucket}
-    marks: list[Mark] = [Text(10, 18, _claim(plan, rows[0][1]), 14, bold=True), Text(10, 47, "gradients", 11)]
+    claim = f"✗ {problem}" if problem else _claim(plan, rows[0][1])
+    marks: list[Mark] = [Text(10, 18, claim, 14, bold=True), Text(10, 47, "gradients", 11)]
     _, begin, over = next(each for each in rows[0][1].compute if each[0] == "B")
     summed, total = 0, sum(sizes)
     for index in reversed(used):
@@ -55,10 +57,9 @@ def still(
             y += 14
         marks += _row("slowest" if name == "slowest" else f"rank {row.rank}", row, x, y)
         y += 50
-    for words, colour in ((sentence, GREY), (problem, RED)):
-        for piece in wrap(words, 124):
-            y += 16
-            marks.append(Text(10, y, piece, 11, fill=colour))
+    for piece in wrap(sentence, 124):
+        y += 16
+        marks.append(Text(10, y, piece, 11, fill=GREY))
     return Scene(_WIDTH, round(y + 10), tuple(marks))
 
 
@@ -66,8 +67,13 @@ def _claim(plan: Sequence[Sequence[int]], row: Row) -> str:
     """Return how much of the communication backward hides."""
     late, whole = exposed(row), communication(row)
     share = min(round(100 * (1 - late / whole)), 99 if late else 100) if whole else 0
-    hidden = f"backward hides {share} % of {1e3 * whole:.3g} ms of communication"
-    return f"{plural(len(plan), 'bucket')}: {hidden}; {1e3 * late:.3g} ms is exposed"
+    hidden = f"backward hides {share} % of {_in_words(whole)} of communication"
+    return f"{plural(len(plan), 'bucket')}: {hidden}; {_in_words(late)} is exposed"
+
+
+def _in_words(time: float) -> str:
+    """Return a time of a step of some ms, such that its parts add up."""
+    return f"{1e3 * time:.2f} ms" if time < 9.995e-3 else format_time(1e9 * time)
 
 
 def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mark]:
@@ -86,6 +92,6 @@ def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mar
         if each.end > row.computed:
             marks.append(Line(((x(max(each.start, row.computed)), y + 21), (x(each.end), y + 21)), RED, 4))
     if (over := max((each.end for each in row.sent), default=0.0)) > row.computed:
-        marks.append(Text(x(over) + 4, y + 36, f"! {1e3 * exposed(row):.3g} ms", 11, fill=RED, bold=True))
+        marks.append(Text(x(over) + 4, y + 36, f"! {_in_words(exposed(row))}", 11, fill=RED, bold=True))
     marks.append(Line(((x(row.computed), y - 3), (x(row.computed), y + 45)), INK, 1.2, dashed=True))
     return marks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from labkit.plans.reference.bucket_plans import bucket_plan
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.compression_explorer import compression_explorer
 from tests.browser.figure_pages import Open, number, set_slider, take
@@ -86,8 +88,8 @@ def test_the_hooks_error_stands_under_the_axis_bucket_by_bucket(show: Open) -> N
 
 
 WIDTHS = "(all) => all.map((bar) => [Number(bar.dataset.cap), Number(bar.getAttribute('width'))])"
-CUT = "[data-cap] + line"
-COMPUTING_CUT = "rect:has(+ line + [data-cap])"
+BREAKS = "[data-cap] + line"
+AXIS = "(all) => all.map((mark) => [Number(mark.getAttribute('x')), mark.textContent])"
 
 
 def _ms(words: str) -> float:
@@ -95,35 +97,71 @@ def _ms(words: str) -> float:
     return float(count) * {"µs": 1e-3, "ms": 1, "s": 1e3}[unit]
 
 
+def _title(page: Any) -> str:
+    """Return what stands over a figure; a number and its unit stand on one line."""
+    words = str(page.inner_text(".labkit-figure header b"))
+    assert not re.search(r"\d ", words)
+    return words.replace("\xa0", " ")
+
+
+def _stage(page: Any) -> str:
+    return str(page.text_content("[data-part=stage]")).replace("\xa0", " ")
+
+
 @pytest.mark.in_turn
 @pytest.mark.parametrize("width", [400, 1440])
-def test_bars_are_as_long_as_what_is_exposed_and_computing_is_cut_alike_in_all(show: Open, width: int) -> None:
+def test_bars_are_as_long_as_what_is_exposed_and_only_one_that_is_far_longer_is_broken(show: Open, width: int) -> None:
     page = show(bucket_explorer(), width=width)
     bars = dict(page.eval_on_selector_all("[data-cap]", WIDTHS))
     assert [cap / 2**20 for cap in bars] == pytest.approx([0.1, 1, 2, 3, 5, 8, 12, 25], abs=0.01)  # others are alike
     assert min(bars, key=bars.__getitem__) == 2 * 2**20
-    computing = page.eval_on_selector_all(COMPUTING_CUT, "(all) => all.map((bar) => bar.getAttribute('width'))")
-    assert len(computing) == 8 and len(set(computing)) == 1
-    assert max(bars.values()) > {400: 2, 1440: 4}[width] * float(computing[0])  # most of the width is what differs
     scales = []
-    for at, cap in ((0, 0.1), (4, 2), (6, 5), (9, 25)):
+    for at, cap in ((3, 1), (4, 2), (6, 5), (9, 25)):
         set_slider(page, "cap", at)
-        size = round(cap * 2**20)
-        scales.append(bars[size] / _ms(number(page, "exposed")))
-        hidden = page.inner_text(".labkit-figure header b").split(" hides ")[1].split(" %")[0]
+        scales.append(bars[cap * 2**20] / _ms(number(page, "exposed")))
+        hidden = _title(page).split(" hides ")[1].split(" %")[0]
         assert f"{float(number(page, 'overlapped')[:-2]):.0f}" == hidden
     assert scales == pytest.approx([scales[0]] * 4, rel=0.01)
-    assert page.locator(CUT).count() == 0  # as long as they are
+    marks = page.eval_on_selector_all("line.rule + text", AXIS)[-2:]  # of the axis below, which says the same
+    (before, lower), (after, upper) = [(x, _ms(words)) for x, words in marks]
+    assert (after - before) / (upper - lower) == pytest.approx(scales[0], rel=0.01)
+    left = {
+        float(each)
+        for each in page.eval_on_selector_all("[data-cap]", "(all) => all.map((bar) => bar.x.baseVal.value)")
+    }
+    assert len(left) == 1 and before == pytest.approx(left.pop() + lower * scales[0], abs=1)  # from 0 on, as all bars
+    assert page.locator(BREAKS).count() == 1 and bars[round(0.1 * 2**20)] > max([*bars.values()][1:])
+    cut, bar = page.locator(BREAKS).bounding_box(), page.locator("[data-cap]").first.bounding_box()
+    assert bar["x"] + max([*bars.values()][1:]) < cut["x"] < cut["x"] + cut["width"] < bar["x"] + bar["width"]
     set_slider(page, "latency", 100)  # 1 ms: then 80 buckets take 40 times as long as one
     bars = dict(page.eval_on_selector_all("[data-cap]", WIDTHS))
-    assert page.locator(CUT).count() == len([long for long in bars.values() if long == max(bars.values())]) == 5
-    cut, bar = page.locator(CUT).first.bounding_box(), page.locator("[data-cap]").first.bounding_box()
-    assert bar["x"] < cut["x"] < cut["x"] + cut["width"] < bar["x"] + bar["width"]
-    left = page.eval_on_selector_all("[data-cap]", "(all) => all.map((bar) => bar.getAttribute('x'))")
-    assert len(set(left)) == 1
+    assert page.locator(BREAKS).count() == len([wide for wide in bars.values() if wide == max(bars.values())]) == 2
     set_slider(page, "latency", 0)
-    set_slider(page, "bandwidth", 25)  # 178 MB/s: what is exposed is far longer than computing, which is drawn whole
-    assert page.locator(COMPUTING_CUT).count() == 0 and ", cut" not in page.text_content("[data-part=stage]")
+    set_slider(page, "bandwidth", 25)  # 178 MB/s: under all caps nearly all is exposed
+    assert page.locator(BREAKS).count() == 0
+
+
+@pytest.mark.in_turn
+def test_a_wrong_plan_is_told_in_the_title_and_never_best_and_caps_that_change_nothing_have_no_table(
+    show: Open,
+) -> None:
+    fault = "Parameter 79 is in no bucket: its gradient is never averaged."
+    page = show(bucket_explorer(plan=lambda sizes, cap: bucket_plan(sizes[:-1], cap)))
+    assert _title(page) == f"✗ {fault}" and page.inner_text("[data-part=say]") == fault
+    assert page.locator("[data-cap]").count() == 0 and "best" not in _stage(page)
+    page = show(bucket_explorer(plan=lambda sizes, cap: bucket_plan(sizes[: 80 if cap > 2**20 else 79], cap)))
+    assert _title(page).startswith("5 buckets: ")
+    assert "Of these caps 2 MiB is best: a step takes 16.6 ms, 1.8 % less than with 5 MiB" in _stage(page)
+    assert "0.1-0.5 MiB✗ wrong plan1 MiB✗ wrong plan2 MiB" in _stage(page)
+    set_slider(page, "cap", 0)
+    assert _title(page) == f"✗ {fault}" and "100 % less" not in _stage(page)
+    page = show(bucket_explorer(plan=lambda sizes, cap: bucket_plan(sizes, 5 * 2**20)))
+    assert _stage(page).strip().endswith("Under each of these caps a step takes 16.9 ms")
+    page = show(bucket_explorer([2**20, 2**28]))
+    assert "Of these caps" not in _stage(page)  # two gradients, two buckets under any
+    page = show(bucket_explorer(plan=lambda sizes, cap: bucket_plan(sizes, cap)[::-1]))
+    assert "Of these caps 25-100 MiB are best" in _stage(page)
+    assert not page.failed
 
 
 def test_the_caps_that_are_called_ddps_are_torchs(tmp_path: Path) -> None:
@@ -213,38 +251,46 @@ def test_what_is_exposed_is_said_beside_the_bar_where_it_has_room_and_marks_on_a
 def test_the_best_cap_is_named_and_what_a_step_takes_under_each_and_the_cap_is_the_largest_slider(show: Open) -> None:
     page = show(bucket_explorer(), width=1440)
     words = page.eval_on_selector_all("[data-part=stage] text", "(all) => all.map((each) => each.textContent)")
-    assert words[words.index("cap") :][:5] == [
-        "cap", "hidden", "step", "= 16 ms of computing, cut", "+ exposed communication",
-    ]  # fmt: skip
-    assert words[0] == "80 gradients" and number(page, "gradients") == "80"
-    assert "40 are thinner than a pixel" in words
+    heads = ["cap", "buckets", "communication", "hidden", "step", "exposed = step − 16 ms of computing"]
+    begins = words.index("cap")
+    assert [each.strip() for each in words[begins : begins + 6]] == heads
+    assert words[0] == "80 gradients, 40 too thin to see" and number(page, "gradients") == "80"
     cells = "(all) => all.filter((cell) => cell.getAttribute('width') >= 1).length"
     assert page.eval_on_selector_all("[data-parameter]", cells) == 40
     assert "a step: 16.9 ms" in words and number(page, "step") == "16.9 ms"
-    told = words[words.index("80 buckets") - 1 :]
-    assert told[0::5][-2:] == ["25-100 MiB", "DDP’s default"]
-    assert told[1::5] == [f"{count} bucket{'s' * (count > 1)}" for count in (80, 40, 14, 8, 5, 3, 2, 1, 2)]
-    assert told[2::5] == [f"{share} %" for share in (39, 67, 91, 88, 80, 69, 52, 0, 9)]
-    assert told[3::5] == [f"{ms} ms" for ms in (31.7, 20.8, 16.6, 16.7, 16.9, 17.3, 17.9, 19.6, 19.5)]
-    assert told[4::5] == [
-        "15.7 msone per gradient", "4.76 ms", "0.64 ms✓ best", "0.69 ms", "0.94 msthis cap, as above",
-        "1.27 ms", "1.85 ms", "3.59 mssent after backward", "3.51 msfirst 1 MiB, then 25 MiB",
+    told = words[begins + 6 :][: 9 * 6]
+    assert told[0::6] == [*(f"{cap} MiB" for cap in ("0.1-0.5", 1, 2, 3, 5, 8, 12, "25-100")), "DDP’s default"]
+    assert told[1::6] == [str(count) for count in (80, 40, 14, 8, 5, 3, 2, 1, 2)]
+    assert told[2::6] == [f"{ms} ms" for ms in (25.7, 14.5, 7.23, 5.55, 4.71, 4.15, 3.87, 3.59, 3.87)]
+    assert told[3::6] == [f"{share} %" for share in (39, 67, 91, 88, 80, 69, 52, 0, 9)]
+    assert told[4::6] == [f"{ms} ms" for ms in (31.7, 20.8, 16.6, 16.7, 16.9, 17.3, 17.9, 19.6, 19.5)]
+    assert told[5::6] == [
+        "15.7 ms", "4.76 ms", "0.64 ms  ✓ best", "0.69 ms", "0.94 msshown above", "1.27 ms", "1.85 ms",
+        "3.59 msall sent after backward", "3.51 msfirst bucket 1 MiB, others 25 MiB",
     ]  # fmt: skip
+    rows = list(zip(*(told[column::6] for column in (2, 3, 4, 5)), strict=True))
+    for sending, hidden, step, beyond in rows:  # each row adds up, as far as its numbers are told
+        exposed = _ms(" ".join(beyond.replace("ms", "ms ").split()[:2]))
+        assert exposed == pytest.approx(_ms(sending) * (1 - float(hidden[:-2]) / 100), abs=0.006 * _ms(sending))
+        assert _ms(step) == pytest.approx(16 + exposed, abs=0.06)
     bars = page.eval_on_selector_all("[data-cap]", "(all) => all.map((bar) => bar.getAttribute('fill'))")
-    assert [cap for cap, fill in enumerate(bars) if "wrong" in fill] == [4]  # what is red in the step above, too
-    bold = page.eval_on_selector_all("[data-part=stage] text.bold", "(all) => all.map((each) => each.textContent)")
-    assert bold[-3:] == ["2 MiB", "91 %", "16.6 ms"]  # the best, and no other row
-    axis = page.locator("line.rule").evaluate_all("(all) => all.map((each) => Number(each.getAttribute('x2')))")
+    assert [at for at, fill in enumerate(bars) if fill == "currentColor"] == [2] and len(set(bars)) == 2  # the best
+    band = page.locator("rect[fill='#8883']").bounding_box()
+    shown = page.locator("[data-cap]").nth(4).bounding_box()
+    assert band["y"] < shown["y"] < shown["y"] + shown["height"] < band["y"] + band["height"]
+    bold = page.eval_on_selector_all("[data-part=stage] .bold", "(all) => all.map((each) => each.textContent)")
+    assert bold[-6:] == ["2 MiB", "14", "7.23 ms", "91 %", "16.6 ms", "0.64 ms  ✓ best"]  # the best, and no other row
+    axis = page.locator("line.rule[x1='82']").evaluate_all("(all) => all.map((each) => each.x2.baseVal.value)")
     optimizer = page.locator('[data-compute="model:O"]').evaluate(
         "(bar) => bar.x.baseVal.value + bar.width.baseVal.value"
     )
     assert max(axis) == pytest.approx(optimizer, abs=0.1)  # the clock stops with the step
     play = page.locator("[data-part=player]").bounding_box()
-    assert len(page.inner_text(".labkit-figure header b").split()) <= 15
+    assert len(_title(page).split()) <= 15
     told = "5 buckets: backward hides 80 % of 4.71 ms of communication; 0.94 ms is exposed"
-    assert page.inner_text(".labkit-figure header b") == told
+    assert _title(page) == told
     saved = "Of these caps 2 MiB is best: a step takes 16.6 ms, 1.8 % less than with 5 MiB, "
-    assert saved + "15 % less than with DDP’s default" in page.text_content("[data-part=stage]")
+    assert saved + "15 % less than with DDP’s default" in _stage(page)
     stage, sliders = (page.locator(f"[data-part={part}]").bounding_box() for part in ("stage", "sliders"))
     labels = page.locator("[data-led] label")
     tops = "(all) => all.map((label) => [...label.children].map((each) => Math.round(each.getBoundingClientRect().y)))"
@@ -266,12 +312,12 @@ def test_the_best_cap_is_named_and_what_a_step_takes_under_each_and_the_cap_is_t
     assert number(page, "exposed") == "3.51 ms" and number(page, "buckets") == "2"
     for key, at in (("first", 0), ("cap", 4)):
         set_slider(page, key, at)
-    assert "Of these caps 2 MiB is best" in page.text_content("[data-part=stage]")
-    assert "1.8 %" not in page.text_content("[data-part=stage]")
+    assert "Of these caps 2 MiB is best" in _stage(page)
+    assert "1.8 %" not in _stage(page)
     set_slider(page, "late", 4)  # then a step waits, too, and its bar is not what is exposed
-    assert "+ exposed communication or waiting for the late rank" in page.text_content("[data-part=stage]")
-    told = page.inner_text(".labkit-figure header b").split("; ")[1].split(" is ")[0]
-    assert f"{told}✓ best, this cap, as above" in page.text_content("[data-part=stage]")  # title and row say the same
+    assert "exposed or waiting for the late rank = step − 16 ms of computing" in _stage(page)
+    told = _title(page).split("; ")[1].split(" is ")[0]
+    assert f"{told}  ✓ bestshown above" in _stage(page)  # title and row say the same
     page.focus("[data-part=stage]")
     page.keyboard.press("ArrowLeft")  # a bucket under way is said nowhere else
     assert page.eval_on_selector("[data-part=say]", hidden) == "none"

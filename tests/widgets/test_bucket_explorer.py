@@ -175,7 +175,8 @@ def test_a_run_without_a_step_is_refused_in_words() -> None:
     ],
 )
 def test_a_wrong_plan_is_told(plan: Any, says: str) -> None:
-    assert bucket_explorer([100, 100, 100], plan).sentence.endswith(says)
+    figure = bucket_explorer([100, 100, 100], plan)
+    assert figure.sentence.endswith(says) and f">✗ {says}<" in figure.to_svg().replace("&#x27;", "'")
 
 
 def test_what_cannot_be_shown_is_refused_in_words() -> None:

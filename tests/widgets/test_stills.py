@@ -160,7 +160,7 @@ def test_a_still_s_title_is_computed_and_no_line_s_name_lies_over_another() -> N
     assert {name: title.words for name, title in titles.items() if isinstance(title, Text)} == {
         "ring": "4 ranks sum a tensor in 6 steps; each sends 6/4 of it",
         "staleness": "Asynchronous: a gradient is 2.8 updates old on average, 10 at most",
-        "buckets": "5 buckets: backward hides 80 % of 4.71 ms of communication; 0.942 ms is exposed",
+        "buckets": "5 buckets: backward hides 80 % of 4.71 ms of communication; 0.94 ms is exposed",
         "compression": "At 1 GB/s top 1 % makes a step 4.6 times as fast",
         "sharding": "ZeRO-3 holds 8 times less than DDP and sends half as much again",
     }

@@ -3,7 +3,7 @@
 import { least, most, range, sum } from "../figure/numbers.js";
 import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
 import { percent, seconds, secondsOf } from "../figure/units.js";
-import { TORCHS, beyond, capOf } from "./caps.js";
+import { TORCHS, bestOf, beyond, capOf } from "./caps.js";
 import { picture } from "./picture.js";
 import { GRAPHS, MEMORY, lost, mib, part } from "./plan.js";
 import { told } from "./rows.js";
@@ -95,30 +95,34 @@ function numbersOf({ data, now, stacked }) {
   ];
 }
 
-/** How much of the communication backward hides, and what the step takes beyond computing. */
-function claim({ now: { plan, skew, compute, whole, comm, hidden } }) {
+/** How much of the communication backward hides, and what the step takes beyond computing; what is wrong. */
+function claim({ fault, now: { plan, skew, compute, whole, comm, hidden } }) {
+  if (fault) return `✗ ${fault}`;
   const many = `${plan.length} bucket${plan.length === 1 ? "" : "s"}`;
   const rest = `${secondsOf(whole - compute, whole)} is ${beyond(skew)}`;
-  return `${many}: backward hides ${hidden} of ${seconds(comm)} of communication; ${rest}`;
+  return `${many}: backward hides ${hidden} of ${secondsOf(comm, whole)} of communication; ${rest}`;
 }
 
 /** Which cap is best, and what a step takes then; how much less that is than under this one and torch's. */
-function advice({ data, values, curve }) {
-  const best = curve.indexOf(least(curve));
-  const name = `Of these caps ${capOf(data, best)} is best`;
+function advice(scene) {
+  const { data, values, curve, best } = scene;
+  const whole = seconds(least(curve));
+  if (best < 0) return `Under each of these caps a step takes ${whole}`;
   const savings = [data.caps.indexOf(values.cap), data.caps.length].flatMap((at) => {
     const saved = 1 - curve[best] / curve[at];
-    return saved >= WORTH ? [`${part(saved)} less than with ${capOf(data, at)}`] : [];
+    return saved >= WORTH && saved < 1 ? [`${part(saved)} less than with ${capOf(data, at)}`] : [];
   });
-  return [`${name}: a step takes ${seconds(curve[best])}`, ...savings].join(", ");
+  return [`Of these caps ${bestOf(scene)}: a step takes ${whole}`, ...savings].join(", ");
 }
+
+/** Words of which no line ends between a number and its unit. */
+const unbroken = (words) => words.replace(/(\d) /g, "$1\u00a0");
 
 /** What is wrong with the plan; else the bucket that was sent last; in the end what the step costs. */
 function sentence(scene, step) {
-  const { data, values, now } = scene;
+  const { fault, now } = scene;
   const { plan, times, begin, whole } = now;
-  const wrong = data.faults?.[data.caps.indexOf(values.cap)];
-  if (wrong) return wrong;
+  if (fault) return fault;
   if (step && step < plan.length) return told(times[step - 1], begin);
   return `${claim(scene)}. The step takes ${seconds(whole)}. ${advice(scene)}.`;
 }
@@ -139,8 +143,11 @@ function tableOf({ now, run }) {
 
 /** The cap under which bucket k ends nearest to a part of backward. */
 function capAt(data, plan, k, share) {
-  const bytesOf = (buckets) => sum(buckets.flat().map((parameter) => data.sizes[parameter]));
-  const wanted = Math.max(share * bytesOf(plan) - bytesOf(plan.slice(0, k)), 1);
+  const before = plan
+    .slice(0, k)
+    .flat()
+    .map((parameter) => data.sizes[parameter]);
+  const wanted = most([share * sum(data.sizes) - sum(before), 1]);
   const away = data.caps.map((cap) => Math.abs(Math.log(cap / wanted)));
   return data.caps[away.indexOf(least(away))];
 }
@@ -156,17 +163,21 @@ function followed(data, values, k, seen) {
 /** What is drawn for these values. */
 function sceneOf(data, stacks, values, isFaded) {
   const all = [...data.caps.map((cap) => ({ cap })), ...(data.plans ? [] : [TORCHS])];
-  const caps = all.map((each) => stepOf(data, { ...values, ...each }));
+  const ways = all.map((each) => stepOf(data, { ...values, ...each }));
+  const faults = data.faults ?? [];
+  const curve = ways.map(({ whole }, k) => (faults[k] ? Infinity : whole)); // a wrong plan is no way to save time
+  const isOne = new Set(curve.map(seconds)).size < 2;
   return {
     data,
     values,
     now: stepOf(data, values),
+    fault: faults[data.caps.indexOf(values.cap)],
     sizes: data.sizes,
     run: data.run ?? [],
     stacked: stacks[values.compare].map(([change, name]) => [name, stepOf(data, { ...values, ...change })]),
-    curve: caps.map(({ whole }) => whole),
-    counts: caps.map(({ plan }) => plan.length),
-    hidden: caps.map(({ hidden }) => hidden),
+    ways,
+    curve,
+    best: isOne ? -1 : curve.indexOf(least(curve)),
     isFaded,
   };
 }
@@ -199,13 +210,13 @@ export function bucketExplorer(data) {
     draw(values, step, width) {
       const isFaded = (k, link, isMain) => (isMain && k >= step) || (lit && lit !== link + k);
       const scene = sceneOf(data, stacks, values, isFaded);
-      seen = picture({ ...scene, advice: advice(scene) }, width);
+      seen = picture({ ...scene, advice: unbroken(advice(scene)) }, width);
       return {
         ...seen,
         numbers: numbersOf(scene),
-        title: claim(scene),
+        title: unbroken(claim(scene)),
         say: sentence(scene, step),
-        isNews: step < scene.now.plan.length, // what is wrong stands in the picture
+        isNews: step < scene.now.plan.length, // what is wrong stands over the picture
         table: tableOf(scene),
         data: { buckets: scene.now.plan.length },
       };

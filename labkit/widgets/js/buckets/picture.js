@@ -2,7 +2,7 @@
 
 import { strokeOf } from "../figure/colours.js";
 import { holds, stripes, text } from "../figure/markup.js";
-import { most, sum } from "../figure/numbers.js";
+import { least, most, sum } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
 import { capBars } from "./caps.js";
@@ -11,7 +11,6 @@ import { bucketEdges, gradientStrip, modelRow, rankRow } from "./rows.js";
 
 const LEFT = 82;
 const ROOMY = 500; // pixels of an axis after which there is room for words
-const AFTER = [52, 124]; // pixels of them
 
 /** When the last of everything that is shown ends. */
 function endOf({ now, stacked, run }) {
@@ -25,11 +24,11 @@ class Sheet {
     this.width = width;
     this.wide = width - LEFT - 12;
     this.isRoomy = this.wide >= ROOMY;
-    this.long = this.wide - AFTER[Number(this.isRoomy)];
+    this.long = this.wide - (this.isRoomy ? 124 : 52); // of words after it
     this.end = endOf(scene);
     this.scene = { ...scene, width, x: (time) => LEFT + (time / this.end) * this.long };
     this.y = 6;
-    this.svg = stripes(1) + text(0, 21, `${scene.sizes.length} gradients`);
+    this.svg = stripes(1);
   }
 
   strip(step, link, tall) {
@@ -48,20 +47,22 @@ class Sheet {
     this.y += 6;
   }
 
-  /** How many gradients are not seen in the strip, where there is room before it. */
-  thin({ begin, backward }) {
+  /** How many gradients there are, and of how many the strip is no pixel wide, where there is room for that. */
+  count({ begin, backward }) {
     const { sizes, x } = this.scene;
     const pixel = (sum(sizes) / backward / this.long) * this.end; // as many bytes
     const many = sizes.filter((size) => size < pixel).length;
-    const words = `${many} are thinner than a pixel`;
-    return many && holds(x(begin) - LEFT, words) ? text(x(begin) - 8, 21, words, "small grey end") : "";
+    const words = `${sizes.length} gradients`;
+    const more = `${words}, ${many} too thin to see`;
+    return text(0, 21, many && holds(x(begin), more) ? more : words);
   }
 
   /** The step of the sliders, on rank 0 and on the slowest. */
   model(now) {
     const top = this.y;
+    this.svg += this.count(now);
     this.strip(now, "", 24);
-    this.svg += bucketEdges(now, 24, top, this.scene) + this.thin(now);
+    this.svg += bucketEdges(now, 24, top, this.scene);
     this.row("rank 0", modelRow(now), "model", "");
     const words = `${this.isRoomy ? "a step: " : ""}${seconds(now.whole)}`;
     this.svg += text(this.scene.x(now.whole) + 6, top + 51, words, "bold");
@@ -107,7 +108,7 @@ class Sheet {
     ];
     this.y += 14;
     this.svg += plot(LEFT, this.y, this.long, 60, title, [curve, ...marks], ...scales);
-    this.y += 112;
+    this.y += 96;
   }
 
   /** What each cap costs, under the axis. */
@@ -121,24 +122,19 @@ class Sheet {
 
 /**
  * { svg, height, shareAt } of a scene; shareAt(x) is the part of backward that is over at a pixel. A scene is
- * { data, values, now, stacked, run, curve, sizes, isFaded }.
+ * { data, values, now, fault, stacked, run, ways, curve, best, sizes, isFaded }.
  */
 export function picture(scene, width) {
-  const { data, values, now, stacked, run } = scene;
+  const { data, values, now, stacked, run, curve } = scene;
   const sheet = new Sheet(scene, width);
-  const at = data.caps.indexOf(values.cap);
   const shareAt = (x) => (((x - LEFT) / sheet.long) * sheet.end - now.begin) / now.backward;
   sheet.model(now);
   sheet.stack(stacked);
   sheet.measured(values.room ? run.slice(0, 1) : run);
   sheet.axis();
-  if (values.room) return { shareAt, svg: sheet.svg, height: sheet.y + 4 };
-  if (data.norms && now.hook.errors) sheet.errors(scene);
-  sheet.caps(scene);
-  const wrong = data.faults?.[at];
-  return {
-    shareAt,
-    svg: sheet.svg + (wrong ? text(0, sheet.y + 14, wrong, "bad") : ""),
-    height: sheet.y + (wrong ? 22 : 0),
-  };
+  if (!values.room) {
+    if (data.norms && now.hook.errors) sheet.errors(scene);
+    if (least(curve) < Infinity) sheet.caps(scene);
+  }
+  return { shareAt, svg: sheet.svg, height: sheet.y + 4 };
 }

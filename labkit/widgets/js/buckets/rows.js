@@ -73,11 +73,8 @@ function lettersOf(plan, all, at, y, tall) {
     const [left, right] = [at(own[0].from), at(own.at(-1).to)];
     const isOne = all.indexOf(own.at(-1)) - all.indexOf(own[0]) === own.length - 1;
     if (!isOne || right - left < ROOM) return "";
-    const middle = (left + right) / 2;
-    return (
-      rect(middle - 8, y + 0.5, 16, tall - 1, { fill: tintOf(k) }) +
-      text(middle, y + tall / 2 + 4, letterOf(k), "small middle", ink(tintOf(k)))
-    );
+    const style = `${ink(tintOf(k)).style};paint-order:stroke;stroke-width:6;stroke:${tintOf(k)}`;
+    return text((left + right) / 2, y + tall / 2 + 4, letterOf(k), "small middle", { style });
   };
   return plan.map(letter).join("");
 }
@@ -86,7 +83,7 @@ function lettersOf(plan, all, at, y, tall) {
 export function bucketEdges({ plan, used, begin, backward }, tall, y, { x, sizes }) {
   const made = [...used].reverse();
   if (plan.flat().some((parameter, k) => parameter !== made[k])) return "";
-  const total = sum(plan.flat().map((parameter) => sizes[parameter]));
+  const total = sum(sizes);
   let sent = 0;
   return plan
     .slice(0, -1)

@@ -20,7 +20,7 @@ const onAxis = (value, format) => (value ? format(value) : "0");
 
 /** The line under a picture, with its unit. */
 export function axis(x, y, width, end, format) {
-  const marks = ticks(end, Math.max(2, Math.floor(width / 90))).map((tick) => {
+  const marks = ticks(end, Math.max(3, Math.floor(width / 90))).map((tick) => {
     const at = x + (tick / end) * width;
     return line(at, y, at, y + 4) + text(at, y + 16, onAxis(tick, format), "small middle");
   });
