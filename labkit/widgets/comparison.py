@@ -97,7 +97,7 @@ class Comparison:
         first, second = (timeline.makespan_ns for timeline in self.timelines)
         if not first or not second:
             return ""
-        name, other = _quoted(self.names[0]), self.names[1]
+        name, other = _quoted(self.names)
         if abs(second / first - 1) < _SAME:
             return f"{other} takes as long as {name}"
         if second < first:
@@ -146,9 +146,12 @@ def _queue(first: Timeline, second: Timeline) -> str:
     return f", mostly because bytes {verb} at rank {int(many.argmax())}"
 
 
-def _quoted(name: str) -> str:
-    """Return a name within a sentence: of several words it stands in quotes."""
-    return f"\N{LEFT DOUBLE QUOTATION MARK}{name}\N{RIGHT DOUBLE QUOTATION MARK}" if " " in name else name
+def _quoted(names: tuple[str, str]) -> tuple[str, str]:
+    """Return names within a sentence: where one has several words, both stand in quotes."""
+    if not any(" " in name for name in names):
+        return names
+    first, second = (f"\N{LEFT DOUBLE QUOTATION MARK}{name}\N{RIGHT DOUBLE QUOTATION MARK}" for name in names)
+    return first, second
 
 
 def _mean_times(timeline: Timeline) -> npt.NDArray[np.float64]:

@@ -50,11 +50,11 @@ CATEGORIES = (
     _category("receive", "receive"),
     _category("host", "host"),
 )
-_BACKWARD_WEIGHT, _COLLECTIVE, _SEND, _OPTIMIZER = 2, 3, 4, 5
+_BACKWARD_WEIGHT, _COLLECTIVE, SEND, _OPTIMIZER = 2, 3, 4, 5
 BLOCKED = 6
 """The category of time in which a rank stood still and nothing moved; no event has it by itself."""
-_RECEIVE, _HOST = 7, 8
-IN_LEGEND = (0, 1, 2, _OPTIMIZER, _HOST, _SEND, _RECEIVE, _COLLECTIVE, BLOCKED)
+RECEIVE, _HOST = 7, 8
+IN_LEGEND = (0, 1, 2, _OPTIMIZER, _HOST, SEND, RECEIVE, _COLLECTIVE, BLOCKED)
 """Categories as they are read: what computes, what sends and receives, what stands still; as on the page."""
 HATCH = 6, 1
 """Pixels from one stripe of a hatch to the next, and of a stripe."""
@@ -76,8 +76,8 @@ def category_of(lane: int, kind: str, name: str) -> int:
         return BLOCKED
     if lane == Lane.COMMUNICATION:
         if kind in _RECEIVING:
-            return _RECEIVE
-        return _SEND if kind in _POINT_TO_POINT else _COLLECTIVE
+            return RECEIVE
+        return SEND if kind in _POINT_TO_POINT else _COLLECTIVE
     if lane == Lane.COMPUTE:
         return _OF_PHASE[phase_named(name if kind == "span" else kind)]
     return _HOST

@@ -6,7 +6,7 @@ It has no ground of its own, and colours that are read on a light and on a dark 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -46,7 +46,6 @@ from labkit.widgets.layout import (
     NUM_COLUMNS,
     RIGHT,
     TOP,
-    RowLayout,
     picture_rows,
     row_layout,
     time_unit,
@@ -55,6 +54,7 @@ from labkit.widgets.layout import (
 from labkit.widgets.memory_rows import draw_memory
 from labkit.widgets.palette import BLOCKED, CATEGORIES, DOTS, HATCH, IN_LEGEND, PALE, Category, categories_of
 from labkit.widgets.pixel_shares import share_matrix, snap_edges
+from labkit.widgets.tracks import Band, Bars, bands_of
 
 MAX_BYTES = 60_000
 WIDTH = LEFT + NUM_COLUMNS + RIGHT
@@ -107,9 +107,6 @@ def picture_shares(
     return shares
 
 
-Bars = tuple["npt.NDArray[np.int64]", "npt.NDArray[np.int64]", "npt.NDArray[np.int64]"]
-
-
 def picture_bars(timeline: Timeline, rows: Sequence[tuple[int, Lane]]) -> Iterator[Bars]:
     """Yield what each row shows: begins, ends and categories. A row of names shows none, and a wait has none."""
     category, groups = categories_of(timeline), by_rank_and_lane(timeline)
@@ -144,16 +141,16 @@ class _Calls:
         return parts[0][order], parts[1][order], parts[2][order]
 
 
-def paint(shares: npt.NDArray[np.float64], layout: RowLayout, width: int, scale: int) -> npt.NDArray[np.uint8]:
+def paint(bands: Iterable[Band], height: int, width: int, scale: int) -> npt.NDArray[np.uint8]:
     """Return the rows as a still's pixels, four channels: colours multiplied by their shares, as opacity is."""
     colours = np.array([(*rgb(category.dark), 1.0) for category in CATEGORIES])
     hatched = np.array([category.hatched for category in CATEGORIES])
     dotted = np.array([category.dotted for category in CATEGORIES])
     plain_ones = ~(hatched | dotted)
     pale = PALE * colours
-    x, high, each, dots = np.arange(scale * width), scale * layout.bar_height, scale * HATCH[0], scale * DOTS[0]
-    image = np.zeros((scale * layout.height, scale * width, 4), dtype=np.uint8)
-    for top, row in zip((scale * top for top in layout.tops), shares, strict=True):
+    x, each, dots = np.arange(scale * width), scale * HATCH[0], scale * DOTS[0]
+    image = np.zeros((scale * height, scale * width, 4), dtype=np.uint8)
+    for top, high, row in ((scale * top, scale * high, row) for top, high, row in bands):
         share = snap_edges(row)[:, x // scale * row.shape[1] // width].T
         plain = share[:, plain_ones] @ colours[plain_ones]
         solid, light = (_of_pattern(share, hatched, shade) for shade in (colours, pale))
@@ -204,7 +201,9 @@ def draw(
     timeline = timeline if lasting_ns is None else _lasting(timeline, lasting_ns)
     shares = picture_shares(timeline, num_columns, layout.rows)
     canvas = Canvas(WIDTH, TOP + layout.height + BOTTOM, scale)
-    canvas.pixels(LEFT, TOP, paint(shares, layout, NUM_COLUMNS, scale))
+    bars = picture_bars(timeline, layout.rows) if lasting_ns is not None else ()
+    bands = bands_of(layout, shares, bars, window_of(timeline))
+    canvas.pixels(LEFT, TOP, paint(bands, layout.height, NUM_COLUMNS, scale))
     _, span = window_of(timeline)
     unit, unit_ns = time_unit(span)
     draw_axis(canvas, span / unit_ns, f"time ({unit}){lanes_in_words(timeline, layout)}")

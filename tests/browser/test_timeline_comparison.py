@@ -88,44 +88,49 @@ ROWS = f"() => {VIEW}.state.layout.rows.map(({{ run, row }}) => [run, row.rank])
 
 
 @pytest.mark.in_turn
-def test_of_ranks_that_are_alike_and_exchange_messages_the_first_two_and_the_last_are_seen(
+def test_of_ranks_that_are_alike_and_exchange_messages_all_are_seen_and_one_step_is_enlarged(
     opened: Any, tmp_path: Path
 ) -> None:
-    page = opened(ring(8, 3), ring(8, 1), names=("slow", "quick"), is_beside=True)
-    assert page.evaluate(ROWS) == [[run, rank] for run in (0, 1) for rank in (0, 1, 7)]
-    bars = set(page.evaluate(f"() => {VIEW}.state.layout.rows.map(({{ bar }}) => bar)"))
-    assert bars == {22}  # higher than those of ranks that are shown one by one
+    page = opened(ring(4, 3), ring(4, 1), names=("slow", "quick"), is_beside=True)
+    assert page.evaluate(ROWS) == [[run, rank] for run in (0, 1) for rank in range(4)]
+    bars = f"() => {VIEW}.state.layout.rows.map(({{ bar }}) => bar)"
+    assert set(page.evaluate(bars)) == {28}  # what comes over what goes
     words = _words(page, tmp_path / "view.svg")
     assert words.count("each rank: 3 × 2 MB in, 3 × 2 MB out") == 1
-    head = "zoom × 3: step 1 of 3; send below receive: both at once"
-    assert words.count(head) == 1
-    last = len(words) - 1 - words[::-1].index("ms")  # on an axis of its own, with every tick's number and its unit
-    assert words[last - 3 : last + 1] == ["0", "0.5", "1", "ms"]
-    assert words.count("rank 0") == words.count("rank 1") == 3 and words.count("rank 7") == 2  # two ranks, enlarged
-    assert words.count("recv ← 7") == 3 + 3 + 3 + 1  # of each run its calls, which hide the sends, and what is enlarged
-    assert words.count("send → 1") == 3 + 1  # it begins as the receive does: under it in the run, and enlarged
-    assert words.count("▸ ranks 2-6 alike") == 2
+    assert words.count("step 1 of 3, drawn 5 times as wide") == 1
+    assert words.count("send: 1 ms") == 1 and not any(each and "latency" in each for each in words)  # both end at once
+    assert words.count("recv ← 3") == 3 + 3 + 1  # of each run its calls, and what is enlarged
+    assert words.count("send → 1") == 3 + 3 + 1  # under it, as it begins as the receive does
+    assert words.count("rank 0") == words.count("rank 3") == 2  # the rows of what is enlarged go on where theirs lie
     after = "() => { const { state, canvas } = VIEW; const { y } = state.layout.rows.at(-1); const { data } = "
-    after += "canvas.getContext('2d').getImageData((canvas.width - 178) / 3 + 134, y * state.ratio + 3, 70, 1);"
+    after += "canvas.getContext('2d').getImageData((canvas.width - 178) / 3 + 134, y * state.ratio + 3, 40, 1);"
     after += "return new Set(data.filter((each, at) => at % 4 === 0)).size + data[0] }"
     assert page.evaluate(after.replace("VIEW", VIEW)) == 256  # all white: where a run has ended it is not idle
-    page.set_viewport_size({"width": 1440, "height": 900})
-    page.wait_for_function(f"() => {VIEW}.state.width > 1300")
+
+
+@pytest.mark.in_turn
+def test_of_more_alike_ranks_than_have_room_the_first_two_and_the_last_are_seen(opened: Any, tmp_path: Path) -> None:
+    page = opened(ring(24, 3), ring(24, 1), names=("slow", "quick"), is_beside=True)
+    assert page.evaluate(ROWS) == [[run, rank] for run in (0, 1) for rank in (0, 1, 23)]
+    assert _words(page, tmp_path / "view.svg").count("▸ ranks 2-22 alike") == 2
     page.press("canvas", "f")
-    page.wait_for_function(f"() => {VIEW}.state.layout.rows.length === 16")
+    page.wait_for_function(f"() => {VIEW}.state.layout.rows.length === 48")
     page.press("canvas", "f")
     page.wait_for_function(f"() => {VIEW}.state.layout.rows.length === 6")
 
 
 @pytest.mark.in_turn
-def test_of_many_alike_ranks_three_are_seen(opened: Any, tmp_path: Path) -> None:
-    page = opened(ring(24, 3), ring(24, 1), names=("slow", "quick"), is_beside=True)
-    assert page.evaluate(ROWS) == [[run, rank] for run in (0, 1) for rank in (0, 1, 23)]
-    assert _words(page, tmp_path / "view.svg").count("▸ ranks 2-22 alike") == 2
+def test_a_message_that_a_pointer_finds_is_what_is_drawn_there(opened: Any) -> None:
+    page = opened(ring(4, 3), ring(4, 1), names=("slow", "quick"), is_beside=True)
+    page.set_viewport_size({"width": 1000, "height": 900})
+    found = """(share) => { const { state, under } = VIEW; const { y, bar } = state.layout.rows[0];
+      const { event } = under({ offsetX: 140, offsetY: y + share * bar }); const [run] = state.runs;
+      return run.labels[run.label[event]][0]; }"""
+    assert [page.evaluate(found.replace("VIEW", VIEW), share) for share in (0.25, 0.75)] == ["irecv", "isend"]
 
 
 def adding(num_ranks: int) -> Timeline:
-    """Return a ring all-reduce: in its first steps each rank adds what came, in the others it copies it."""
+    """Return a ring all-reduce after a barrier: in the first steps ranks add what came, then they copy it."""
     steps = 2 * (num_ranks - 1)
     spans = [(rank, turn) for rank in range(num_ranks) for turn in range(steps)]
     table: dict[str, list[Any]] = {
@@ -138,20 +143,21 @@ def adding(num_ranks: int) -> Timeline:
         "peer": [],
         "flow": [],
     }
-    for rank, turn in spans:
-        begin = 4 * turn * MS
+    for rank, turn in [(rank, -1) for rank in range(num_ranks)] + spans:
+        begin = 4 * (turn + 1) * MS
         sends = turn * num_ranks + rank
         hears = turn * num_ranks + (rank - 1) % num_ranks
-        for name, lane, start, end, peer, flow in (
+        calls = (
             ("isend", COMMUNICATION, 0, 2, (rank + 1) % num_ranks, sends),
             ("irecv", COMMUNICATION, 0, 3, (rank - 1) % num_ranks, hears),
             ("add_" if turn < steps // 2 else "copy_", COMPUTE, 3, 4, -1, -1),
-        ):
+        )
+        for name, lane, start, end, peer, flow in calls if turn >= 0 else [("barrier", COMMUNICATION, 0, 4, -1, -1)]:
             kind = "operator" if lane == COMPUTE else name
             row = (rank, lane, begin + start * MS, begin + end * MS, name, kind, peer, flow)
             for key, value in zip(table, row, strict=True):
                 table[key].append(value)
-    size = [2_000_000 * (lane == COMMUNICATION) for lane in table["lane"]]
+    size = [2_000_000 * (flow >= 0) for flow in table["flow"]]
     return Timeline(
         table["rank"], table["lane"], table["start"], table["end"], table["name"], table["kind"],
         bytes=size, peer=table["peer"], flow=table["flow"],
@@ -159,11 +165,20 @@ def adding(num_ranks: int) -> Timeline:
 
 
 @pytest.mark.in_turn
-def test_beside_an_enlarged_step_it_stands_what_the_steps_are_for(opened: Any, tmp_path: Path) -> None:
-    page = opened(ring(4, 30), adding(4), names=("slow", "ring"), is_beside=True)
+def test_under_an_enlarged_step_it_stands_what_its_time_is_and_under_the_run_what_its_steps_are_for(
+    opened: Any, tmp_path: Path
+) -> None:
+    page = opened(ring(4, 40), adding(4), names=("slow", "ring"), is_beside=True)  # a barrier stands before its steps
     words = _words(page, tmp_path / "view.svg")
-    assert [each for each in words if each and each.startswith("3 steps: ")] == ["3 steps: add", "3 steps: copy"]
-    assert words.count("1 ms latency") == 1  # on the arrow to the rank below: a receive is that much longer
+    assert words.count("step 1 of 6, drawn 20 times as wide") == 1
+    parts = [each for each in words if each and each.endswith(" ms") and ": " in each]
+    assert parts == ["send: 2 ms", "latency: 1 ms", "add: 1 ms"]
+    assert [each for each in words if each and " steps with " in each] == []  # there is no room for both
+    page.set_viewport_size({"width": 1600, "height": 800})
+    page.wait_for_function(f"() => {VIEW}.state.width > 1500")
+    words = _words(page, tmp_path / "view.svg")
+    assert [each for each in words if each and " steps with " in each] == ["3 steps with add", "3 steps with copy"]
+    assert "collective: barrier" in page.inner_text(".labkit-legend")
     assert page.is_visible("[data-mark=copy]")  # in a colour of its own
     grey = """() => { const { state, canvas } = VIEW; const { y, bar } = state.layout.rows.find(({ run, row }) =>
       run === 1 && row.lane === 0); const { data } = canvas.getContext("2d").getImageData(124, y + bar / 2, 900, 1);
@@ -184,9 +199,9 @@ def sending(end_ms: int) -> Timeline:
 
 
 @pytest.mark.in_turn
-def test_a_bar_too_narrow_for_its_name_has_it_beside_it_and_the_end_hides_no_arrow(opened: Any, tmp_path: Path) -> None:
+def test_a_bar_too_narrow_for_its_name_has_none_and_the_end_hides_no_arrow(opened: Any, tmp_path: Path) -> None:
     page = opened(sending(100), step(40, 40, 20), names=("sends", "reduces"))
-    assert _words(page, tmp_path / "view.svg").count("ones") == 1  # rank 1 computes next to nothing: no lane
+    assert _words(page, tmp_path / "view.svg").count("ones") == 0
     paths = [each.attrib["d"] for each in ElementTree.parse(tmp_path / "view.svg").iter(f"{SVG}path")]
     tips = [float(d.split("L")[1].split()[0]) for d in paths if d.count("L") == 1]
     end = page.evaluate(f"() => {VIEW}.state.width - 54")

@@ -185,8 +185,8 @@ def test_two_runs_are_compared_in_words_and_on_one_scale() -> None:
         for ends in ([90, 20, 20, 20], [30] * 4)
     )
     told = [repr(labkit.compare(*pair, names=("one by one", "b"))) for pair in ((queue, even), (even, queue))]
-    assert told[0].endswith("b is 3 times faster than “one by one”, mostly because bytes no longer queue at rank 0.")
-    assert told[1].endswith("b takes 3 times as long as “one by one”, mostly because bytes queue at rank 0.")
+    assert told[0].endswith("“b” is 3 times faster than “one by one”, mostly because bytes no longer queue at rank 0.")
+    assert told[1].endswith("“b” takes 3 times as long as “one by one”, mostly because bytes queue at rank 0.")
     nothing = labkit.compare(timeline, Timeline(num_ranks=2), names=("all", "nothing"))
     assert repr(nothing).splitlines()[-1] == "nothing: 2 ranks, nothing recorded."
     assert labkit.compare(timeline, timeline, how="outline").explore().runs[0]["overlay"] is True

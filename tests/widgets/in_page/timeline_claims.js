@@ -4,7 +4,7 @@ import { causeOf } from "/js/timeline/cause.js";
 import { toChrome } from "/js/timeline/chrome_trace.js";
 import { decode } from "/js/timeline/columns.js";
 import { hit, nextEdge, snap } from "/js/timeline/edges.js";
-import { layOut } from "/js/timeline/layout.js";
+import { layOut, placeOf } from "/js/timeline/layout.js";
 import { merge } from "/js/timeline/merge.js";
 import { lateRanks, workingRank } from "/js/timeline/last_ranks.js";
 import { numbers } from "/js/timeline/numbers.js";
@@ -189,37 +189,18 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → 0 ns"]);
   const alone = [{ ...long, waiting: [0, 1, 3], areNamed: true }, less]; // the one run in which ranks wait says which
   assert.deepEqual(told(alone)[1], ["waiting, each of ranks 0, 1, 3", "22.7 ns → 0 ns"]);
-  const moving = (time, compute = 9, onTheWay = 0, bytes = 0) => {
-    const own = { rank: 0, communication: time, compute, sent: bytes, received: bytes };
-    return { busiest: 0, moves: [own], onTheWay };
+  const moving = (time, bytes = 0) => {
+    const own = { rank: 0, communication: time, sent: bytes, received: bytes };
+    return { busiest: 0, moves: [own] };
   };
   const narrow = (...of) => ({ ...sending(4, 80), ...moving(...of) });
   const busy = { ...long, ...moving(60) };
-  assert.deepEqual(told([busy, narrow(45)]).slice(1), [
-    ["rank 0: 15 sending or receiving + 5 otherwise", "20 ns saved"],
+  assert.deepEqual(told([busy, narrow(45)]).slice(1), [["rank 0 communicates", "60 ns → 45 ns"]]);
+  assert.deepEqual(told([narrow(45), busy])[1], ["rank 0 communicates", "45 ns → 60 ns"]);
+  assert.deepEqual(told([{ ...busy, ...moving(60, 7e6) }, narrow(45, 2e6)]).slice(1), [
+    ["rank 0 sends, and receives as much", "7 MB → 2 MB"],
+    ["rank 0 communicates", "60 ns → 45 ns"],
   ]);
-  assert.deepEqual(told([narrow(45), busy])[1], ["rank 0: 15 sending or receiving + 5 otherwise", "20 ns longer"]);
-  const later = { ...busy, ...moving(60, 9, 4, 7e6) }; // its last message is so much longer on the way
-  assert.deepEqual(told([later, narrow(45, 8, 0, 2e6)]).slice(1), [
-    ["rank 0 sends, and receives as much", "7 MB → 2 MB each way"],
-    ["rank 0: 15 sending or receiving + 1 computing + 4 on the way", "20 ns saved"],
-  ]);
-  assert.equal(told([busy, narrow(35)]).length, 1); // more than all of it is no part
-  assert.equal(told([busy, narrow(45, 10)]).length, 1); // it computes longer: no sum
-  const sums = [782.48, 237.806].map((window, k) => ({
-    ...sending(8, 1),
-    ...[moving(654.5, 120.78, 7.2), moving(176.32, 61.49)][k],
-    window,
-  }));
-  assert.deepEqual(told(sums)[1], ["rank 0: 478 sending or receiving + 59 computing + 7 on the way", "544 ns saved"]);
-  const rounded = [1234.9, 1005].map((window, k) => ({ ...sums[k], window })); // 1.23 µs and 1.01 µs are 220 ns apart
-  assert.equal(
-    told([
-      { ...rounded[0], ...moving(200) },
-      { ...rounded[1], ...moving(0) },
-    ]).length,
-    1,
-  );
   const waits = { ...narrow(45), blocked: 0, blockedShare: 0 }; // the tile of one rank, and none of all
   assert.equal(told([busy, waits]).length, 2);
   assert.equal(told([busy, narrow(55)]).length, 1);
@@ -554,7 +535,7 @@ test("of two runs the title says how much faster the second is, or how much long
   assert.equal(said(1000, 1001), "Ring takes as long as naive");
   const cause = ", mostly because ranks wait less";
   assert.equal(titleOf([of("naive", 100), of("ring", 50)], cause), `Ring is 2 times faster than naive${cause}`);
-  assert.equal(titleOf([of("through rank 0", 50), of("ring", 50)]), "Ring takes as long as “through rank 0”");
+  assert.equal(titleOf([of("through rank 0", 50), of("ring", 50)]), "“ring” takes as long as “through rank 0”");
 });
 
 test("bytes that queue at one rank in the longer run alone are the cause", () => {
@@ -619,6 +600,68 @@ test("of a rank that works while the others wait tiles say how long it and they 
       ["computing or moving bytes, rank 0", "58 ns"],
       ["waiting (0 %), mean of the others; 15 ns busy, 45 ns idle", "0 ns"],
     ],
+  );
+});
+
+test("where bytes go both ways at once, of two runs a row is two tracks, each nearly as high as a row", () => {
+  const [SEND, RECEIVE] = [4, 7];
+  const kinds = [
+    ["barrier", 3],
+    ["isend", SEND],
+    ["irecv", RECEIVE],
+  ];
+  const labels = kinds.map(([kind, category]) => [kind, kind, category, -1, "", ""]);
+  const run = (receives) =>
+    runOf(
+      [
+        [
+          0,
+          1,
+          [
+            [0, 10, 0],
+            [10, 20, 1],
+            [receives, 40, 2],
+          ],
+        ],
+        [
+          1,
+          1,
+          [
+            [0, 10, 0],
+            [40, 50, 1],
+          ],
+        ],
+      ],
+      { labels },
+    );
+  const segments = ({ segmentStart, segmentEnd, segmentCategory }, { from, to }) =>
+    Array.from({ length: to - from }, (_, k) => [segmentStart, segmentEnd, segmentCategory].map((of) => of[from + k]));
+  const both = run(10);
+  const [above, below] = both.rows[0].tracks.map((track) => segments(both, track));
+  assert.deepEqual(above, [
+    [0, 10, 3],
+    [10, 40, RECEIVE],
+  ]);
+  assert.deepEqual(below, [
+    [0, 10, 3],
+    [10, 20, SEND],
+  ]);
+  assert.equal(both.rows[1].tracks ?? run(20).rows[0].tracks, undefined); // one after the other
+  const state = { runs: [run(20), both], tall: 1, memory: false, folded: true, room: 640, width: 900 };
+  const { rows, bars } = layOut(state);
+  assert.deepEqual(
+    rows.map(({ bar }) => bar),
+    [16, 16, 28, 16],
+  );
+  assert.deepEqual(
+    bars.map(({ bar }) => bar),
+    [16, 16, 14, 14, 16],
+  );
+  const placed = [0, 1, 2].map((event) => placeOf({ ...state, layout: { rows, bars } }, 1, event).y - rows[2].y);
+  assert.deepEqual(placed, [0, 0, 14]); // the barrier, what comes (it ends last), what goes
+  assert.deepEqual(
+    layOut({ ...state, runs: [both] }).bars.map(({ bar }) => bar),
+    [16, 16],
   );
 });
 

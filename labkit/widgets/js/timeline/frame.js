@@ -142,24 +142,27 @@ const MARKS = [
 ];
 
 /** ": all_reduce of 6 MB", where all calls of a category are alike. */
-function callsOf({ labels, label, bytes }, c) {
-  const which = labels.flatMap(([, , category], k) => (category === c ? [k] : []));
-  const names = new Set(which.map((k) => labels[k][0]));
+function callsOf(runs, c) {
+  const [names, sizes] = [new Set(), new Set()];
+  for (const { labels, label, bytes } of runs) {
+    const which = labels.flatMap(([, , category], k) => (category === c ? [k] : []));
+    for (const k of which) names.add(labels[k][0]);
+    for (let i = 0; i < label.length && sizes.size < 2; i++) if (which.includes(label[i])) sizes.add(bytes[i]);
+  }
   if (names.size !== 1) return "";
-  const sizes = new Set();
-  for (let i = 0; i < label.length && sizes.size < 2; i++) if (which.includes(label[i])) sizes.add(bytes[i]);
   const [size] = sizes;
   return `: ${[...names][0]}${sizes.size === 1 && size > 0 ? ` of ${bytesText(size)}` : ""}`;
 }
 
 /** An entry for all that may be drawn: categories, emptiness, and marks over the bars. */
-export function legendOf([run, other], present) {
+export function legendOf(runs, present) {
+  const [run, other] = runs;
   const blue = isForward(run) ? "forward" : "forward, other compute";
   const nameOf = (c) => {
     if (c === 0 && present.has(BACKWARD)) return blue;
     const [name] = run.categories[c];
     if (name === "blocked") return "waits, computes nothing";
-    return name === "collective" && !other ? `${name}${callsOf(run, c)}` : name;
+    return name === "collective" ? `${name}${callsOf(runs, c)}` : name;
   };
   const patches = ORDER.filter((c) => present.has(c)).map((c) =>
     categoryPatch([nameOf(c), ...run.categories[c].slice(1)], c),

@@ -1,6 +1,7 @@
 // Where everything lies, in CSS pixels: rows from top to bottom, time from left to right.
 
 import { isCluster, standouts } from "./cluster.js";
+import { labelOf } from "./kinds.js";
 import { lateRanks } from "./last_ranks.js";
 import { Stack } from "./stack.js";
 import { roomForSteps } from "./steps.js";
@@ -87,7 +88,6 @@ function ofLanes(state, high) {
 const SEVERAL = 3;
 const HEAD = 25; // pixels over a run beside one of whose steps lines lie
 const FOOT = 18; // pixels under two runs, for the axis of a step of the second that stands beside it
-const WIDE = 600; // pixels of a view in which their messages can be told apart
 
 /** Whether more ranks than that are alike and exchange messages. */
 const exchangeAlike = ({ alike = [], flow_from: flows }) =>
@@ -95,7 +95,7 @@ const exchangeAlike = ({ alike = [], flow_from: flows }) =>
 
 /** Two runs, one under the other: as high as both have room, in lanes, else one row a rank, else one row a run. */
 function ofTwo(state, high) {
-  const { runs, folded, cluster, strips, room, width } = state;
+  const { runs, folded, cluster, strips, room } = state;
   const stackOf = (bar, put) => {
     const stack = new Stack(high(bar), state);
     runs.forEach((run, number) => {
@@ -108,7 +108,7 @@ function ofTwo(state, high) {
   const lanes = (stack, run, number) => stack.run(run, number, folded);
   const ranks = (stack, run, number) => stack.plain(run, number, folded);
   if (strips) return stackOf(PLAIN, (stack, run, number) => stack.strip(run, number));
-  const several = width >= WIDE && runs.some(exchangeAlike) ? [SEVERAL, 1] : [1];
+  const several = runs.some(exchangeAlike) ? [Infinity, SEVERAL, 1] : [1];
   const ways = [...(cluster ? [] : several.map((each) => [lanes, each])), ...((cluster ?? true) ? [[ranks, 1]] : [])];
   let stack;
   for (const [way, each] of ways) {
@@ -121,6 +121,13 @@ function ofTwo(state, high) {
   return stack;
 }
 
+/** Whether a row of one of two runs is drawn as two tracks, because bytes go both ways at once in it. */
+export const hasTracks = ({ runs, overlay }, { tracks }) => tracks && runs.length > 1 && !overlay;
+
+/** Where they lie: what comes over what goes. */
+const tracksOf = ({ row, y, bar, ...place }) =>
+  row.tracks.map((track, k) => ({ ...place, row: track, y: y + (k * bar) / 2, bar: bar / 2 }));
+
 /** Where every row lies; `tall` times as high as they are at first. */
 export function layOut(state) {
   const { runs, overlay, tall } = state;
@@ -130,7 +137,8 @@ export function layOut(state) {
   if (runs.length > 1 && !overlay) way = ofTwo;
   else if (asCluster(state) && runs.length === 1) way = ofCluster;
   const { rows, memories, heads, gapsIn, without, hasSteps, bar, y } = way(state, high);
-  return { rows, memories, heads, gapsIn, without, hasSteps, bar, height: Math.max(y, TOP + 24) };
+  const bars = rows.flatMap((place) => (hasTracks(state, place.row) ? tracksOf(place) : [place]));
+  return { rows, bars, memories, heads, gapsIn, without, hasSteps, bar, height: Math.max(y, TOP + 24) };
 }
 
 /** Whether not all of the whole is in view. */
@@ -169,6 +177,9 @@ export const timeOf = (state, x) => state.view[0] + (x - LEFT) * pixelOf(state);
 /** A state in which the whole lies in view, as the strip shows it. */
 export const wholeOf = (state) => ({ ...state, view: state.whole });
 
-/** Where the row of an event lies, if it has one. */
+/** Where the row of an event lies, or its track of it, if it has one. */
 export const placeOf = (state, run, event) =>
-  state.layout.rows.find((place) => place.run === run && event >= place.row.first && event < place.row.last);
+  state.layout.bars.find(
+    ({ run: number, row: { first, last, skips } }) =>
+      number === run && event >= first && event < last && labelOf(state.runs[run], event)[2] !== skips,
+  );

@@ -30,6 +30,7 @@ const mostBytes = once((run) => {
   return `${told.every((each) => each[2] === words) ? "each rank" : `rank ${rank}`}: ${words}`;
 });
 
+const BOLDER = 1.3; // times as wide as words are names of runs, at most, with what is beside them
 const ENDS = 90; // pixels of how long a run is, beside its end
 
 /** Write beside the names of two runs how many bytes go through one rank. */
@@ -41,11 +42,12 @@ function paintBytes(context, state) {
     const few = ranks.length ? `; ranks ${ranksText(ranks)} compute for less than 2 % of the time: not drawn` : "";
     const words = `${mostBytes(run)}${few}`;
     const wide = context.measureText(words).width;
-    if (LEFT + 4 + wide > end - ENDS) return;
+    const left = Math.max(LEFT, BOLDER * context.measureText(run.name).width);
+    if (left + 4 + wide > end - ENDS) return;
     context.fillStyle = state.theme.paper; // no line of the axis goes through words
-    context.fillRect(LEFT + 2, y + 1, wide + 4, 15);
+    context.fillRect(left + 2, y + 1, wide + 4, 15);
     context.fillStyle = state.theme.quiet;
-    context.fillText(words, LEFT + 4, y + 8);
+    context.fillText(words, left + 4, y + 8);
   });
 }
 

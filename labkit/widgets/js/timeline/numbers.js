@@ -154,10 +154,6 @@ function rankOf(run, own, t0, t1, edges) {
   return { rank, ...times, busy, computed, exposed: busy - times.compute, ...callsOf(run, lanes[1], t0, t1) };
 }
 
-/** How long the last byte of a message is on the way with which a run ends, ns. */
-const lastWay = ({ flow_from: from, flow_to: to, end, span }) =>
-  to.reduce((long, event, f) => (end[event] < span ? long : span - end[from[f]]), 0);
-
 /** The numbers of the interval [from, to). */
 export function numbers(shown, from, to) {
   const run = unsplit(shown);
@@ -181,7 +177,6 @@ export function numbers(shown, from, to) {
     areExposedAlike: areAlike(exposures, t1 - t0),
     busiest: busiest.rank,
     moves: ranks,
-    onTheWay: lastWay(run),
     edges,
     title: run.title ?? "",
     inTime: run.in_time,

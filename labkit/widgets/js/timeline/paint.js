@@ -140,20 +140,22 @@ function paintRowNames(context, state) {
   for (const place of layout.rows) {
     const { row, y, bar } = place;
     context.textAlign = "left";
+    let end = 0;
     if (place.first && y - last >= NAME) {
-      paintName(context, state, place);
+      end = paintName(context, state, place);
       last = y;
     }
     if (!holdsWords(bar)) continue;
     context.fillStyle = theme.quiet;
     context.textAlign = "right";
-    if (!row.of) context.fillText(rowName(context, state, place, nameOf(state, place)), LEFT - 5, y + bar / 2);
+    const name = row.of ? "" : rowName(context, state, place, nameOf(state, place));
+    if (LEFT - 5 - context.measureText(name).width > end) context.fillText(name, LEFT - 5, y + bar / 2);
     if (row.lane === REGION || row.of || !hasShares(state)) continue;
     context.fillText(busyText(state, place), width - 6, y + bar / 2);
   }
 }
 
-/** A rank's name; of one that comes last it stands out. */
+/** A rank's name, and where it ends beside another run; of one that comes last it stands out. */
 function paintName(context, state, place) {
   const { row, y, bar, run } = place;
   const isLate = lateRanks(state.runs[run]).includes(row.rank);
@@ -162,9 +164,11 @@ function paintName(context, state, place) {
   const [name, numbers] = nameOf(state, place).split(": ");
   const { y: under, bar: high } = (numbers && rowBelow(state, place)) || place;
   const middle = (y + (numbers ? under + high : y + bar)) / 2; // of both rows, where it is as high
-  context.fillText(name, 4, middle - (numbers ? HALF : 0), NAME_ROOM);
+  const isBeside = state.runs.length > 1;
+  context.fillText(name, 4, middle - (numbers ? HALF : 0), isBeside ? LEFT : NAME_ROOM);
   if (numbers) context.fillText(numbers, 15, middle + HALF);
   context.font = FONT;
+  return isBeside ? 4 + context.measureText(name).width : 0;
 }
 
 /** Where each of two runs ends, a line with its length. */

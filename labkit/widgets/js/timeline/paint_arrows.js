@@ -2,10 +2,11 @@
 
 import { enlargedOf } from "./enlarged.js";
 import { labelOf } from "./kinds.js";
-import { placeOf, windowOf, xIn } from "./layout.js";
+import { pixelOf, placeOf, windowOf, xIn } from "./layout.js";
 import { lowerBound } from "./search.js";
 
 const MOST = 300;
+const APART = 14; // pixels, of two runs: what a rank sends in less is drawn over what it sends next
 const BEFORE = 4; // pixels before the line of a run's end, which would hide an arrow's head
 
 /** An arrow with its head at the second point, set off from what it crosses by a ground. */
@@ -88,11 +89,13 @@ export function paintMessage(context, state, number, f, thick) {
 /** Draw the messages in view; where they are many, only those of the event in focus. */
 export function paintArrows(context, state) {
   const { runs, focus, layout } = state;
+  state.crowded = false;
   runs.forEach((run, number) => {
     const inView = messagesInView(state, number);
     const ofFocus = focus?.run === number ? (run.flowsOf.get(focus.event) ?? []) : [];
-    const isCrowded = inView.length > MOST || layout.bar < 8;
-    if (number === 0) state.crowded = isCrowded;
+    const isDense = runs.length > 1 && run.span * run.ranks.size < APART * pixelOf(state) * run.flow_from.length;
+    const isCrowded = isDense || inView.length > MOST || layout.bar < 8;
+    state.crowded ||= isCrowded;
     const isElsewhere = number > 0 && enlargedOf(state); // there they can be told apart
     for (const f of isCrowded || isElsewhere ? ofFocus : inView) {
       paintMessage(context, state, number, f, ofFocus.includes(f) || (runs.length > 1 && run.each === 1) ? 2 : 1);

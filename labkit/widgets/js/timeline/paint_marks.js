@@ -1,7 +1,7 @@
 // Over the bars: names, the outline of a second run, clocks' errors, focus, interval and cursor.
 
 import { twinOf } from "./complete.js";
-import { COMPUTE, REGION, isCopy, labelOf } from "./kinds.js";
+import { RECEIVE, REGION, SEND, isCopy, labelOf } from "./kinds.js";
 import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, windowOf, xIn, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
@@ -71,7 +71,7 @@ function nameFor(context, state, [full, kind, , peer], room) {
 /** Part calls that follow each other at once: a line of ground where one begins, in bars that are wide enough. */
 export function paintSeams(context, state) {
   context.fillStyle = state.theme.band;
-  for (const place of state.layout.rows) {
+  for (const place of state.layout.bars) {
     if (place.row.lane === REGION) continue;
     let last = { event: -1, end: -1 };
     eachWide(state, place, SEAM, (event, x, wide) => {
@@ -90,29 +90,20 @@ export function writeName(context, state, { y, bar }, label, category, [left, ri
   context.fillText(text, left + pad, y + bar / 2 + 0.5);
 }
 
-/** Write what a rank computes first beside its bar, where that is too narrow and the lane is free. */
-function paintFirst(context, state, { run: number, row: { first }, y, bar }) {
-  const run = state.runs[number];
-  const times = [run.start[first], run.end[first], run.start[first + 1]];
-  const [from, to, next] = times.map((time) => xIn(state, number, time));
-  const [within, beside] = [to - from - 2, next - to - PAD].map((room) =>
-    nameFor(context, state, labelOf(run, first), room),
-  );
-  if (within || !beside || to < LEFT) return;
-  context.fillStyle = state.theme.ink;
-  context.fillText(beside, to + PAD, y + bar / 2);
-}
+/** Where a name stands: of what goes over both tracks of a row, a barrier, in the middle of the two. */
+const lineOf = ({ row: { skips }, y, bar }, [, , category]) =>
+  !skips || category === SEND || category === RECEIVE ? { y, bar } : { y: skips === SEND ? y : y - bar, bar: 2 * bar };
 
 /** Write names into bars that are wide enough. */
 export function paintNames(context, state) {
   context.textAlign = "left";
-  for (const place of state.layout.rows) {
+  for (const place of state.layout.bars) {
     const run = state.runs[place.run];
     if (place.row.lane === REGION || !holdsNames(place.bar)) continue;
-    if (state.runs.length > 1 && place.row.lane === COMPUTE && !state.overlay) paintFirst(context, state, place);
     eachWide(state, place, 14, (event, x, wide, category) => {
       const ends = [Math.max(x, LEFT), Math.min(x + wide, state.width - RIGHT)];
-      if (!state.hatched[category]) writeName(context, state, place, labelOf(run, event), category, ends);
+      const label = labelOf(run, event);
+      if (!state.hatched[category]) writeName(context, state, lineOf(place, label), label, category, ends);
     });
   }
 }

@@ -115,12 +115,13 @@ export function paintShares(context, state) {
   if (columns < 1) return;
   const inks = inksOf(theme);
   const present = runs.map(({ owned }) => [...owned].sort((a, b) => a - b));
-  for (const place of layout.rows) {
+  for (const place of layout.bars) {
     if (place.row.lane === REGION) continue;
-    prepare(state, columns, Math.round(place.bar * ratio), categories);
+    const [top, bottom] = [place.y, place.y + place.bar].map((y) => Math.round(y * ratio)); // tracks leave no line
+    prepare(state, columns, bottom - top, categories);
     state.shares.fill(0);
     sharesOf(runs[place.run], place.row, windowOf(state, place.run), columns, categories, state.shares);
     paintColumns(state, inks, categories, present[place.run]);
-    context.putImageData(state.image, Math.round(LEFT * ratio), Math.round(place.y * ratio));
+    context.putImageData(state.image, Math.round(LEFT * ratio), top);
   }
 }

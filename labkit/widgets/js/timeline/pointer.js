@@ -52,7 +52,7 @@ function turnWheel(view, event) {
 /** The event under the pointer, as { run, event }, or null. */
 export function eventUnder(state, { offsetX, offsetY }) {
   const { layout, runs } = state;
-  const place = layout.rows.find(({ y, bar }) => offsetY >= y - 1 && offsetY <= y + bar + 1);
+  const place = layout.bars.find(({ y, bar }) => offsetY >= y - 1 && offsetY <= y + bar + 1);
   if (!place || offsetX < LEFT) return null;
   const time = timeOf(state, offsetX) - shiftOf(state, place.run);
   const event = hit(runs[place.run], place.row, time, 3 * pixelOf(state));

@@ -1,6 +1,6 @@
 // Rows whose events overlap, or whose calls were blocked, cut into segments that do neither.
 
-import { BLOCKED, COMMUNICATION, REGION } from "./kinds.js";
+import { BLOCKED, COMMUNICATION, RECEIVE, REGION, SEND, labelOf } from "./kinds.js";
 import { lowerBound } from "./search.js";
 
 /** Cut each row into disjoint segments, each with the event that owns it: the last begun of those that overlap. */
@@ -11,14 +11,40 @@ export function cutIntoSegments(run) {
   const stills = stillsOf(run);
   for (const row of rows) {
     row.from = segments.begins.length;
-    if (row.lane === COMMUNICATION && !isWhole) cutCalls(run, row, stills.get(row.rank), segments);
+    const still = stills.get(row.rank);
+    if (row.lane === COMMUNICATION && !isWhole) cutCalls(run, row, still, segments);
     else cutRow(run, row, segments);
     row.to = segments.begins.length;
+    if (row.lane === COMMUNICATION && goesBothWays(run, row)) row.tracks = tracksOf(run, row, still, segments);
   }
   run.segmentStart = Float64Array.from(segments.begins);
   run.segmentEnd = Float64Array.from(segments.ends);
   run.owner = Uint32Array.from(segments.owners);
   run.segmentCategory = Uint8Array.from(run.owner, (event, s) => segments.categories[s] ?? category[event]);
+}
+
+/** What the two tracks of a row leave out in which bytes go both ways at once: above it comes, below it goes. */
+const WAYS = [SEND, RECEIVE];
+const MOST = 5000; // calls of a row that can be told apart
+
+/** Whether a rank sends while it receives. */
+function goesBothWays(run, row) {
+  if (row.last - row.first > MOST) return false;
+  const { start, end, event } = movesOf(run, row);
+  const ways = event.map((each) => WAYS.indexOf(labelOf(run, each)[2]));
+  return start.some((begin, k) => begin < end[k - 1] && ways[k] + ways[k - 1] === 1); // of both, not of one twice
+}
+
+/** The two tracks of such a row, with segments of their own. */
+function tracksOf(run, row, still, segments) {
+  const { begins, ends } = segments;
+  return WAYS.map((skips) => {
+    const track = { ...row, skips, from: begins.length, longest: 0 };
+    cutCalls(run, track, still, segments);
+    track.to = begins.length;
+    for (let s = track.from; s < track.to; s++) track.longest = Math.max(track.longest, ends[s] - begins[s]);
+    return track;
+  });
 }
 
 /** When each rank stands still: where its intervals begin and end in the columns. */
@@ -70,13 +96,16 @@ function callAt({ end }, row, last, time) {
 }
 
 /** Stretches in which the calls of a row moved bytes, as events of their own; `event` says whose they are. */
-function movesOf(run, { first, last }) {
-  const { start, end, cut_event: cuts, cut_start: from, cut_end: to } = run;
+function movesOf(run, { first, last, skips }) {
+  const { start, end, cut_event: cuts = [], cut_start: from, cut_end: to } = run;
   const found = [];
   let cut = lowerBound(cuts, 0, cuts.length, first);
   for (let event = first; event < last; event++) {
-    if (cuts[cut] !== event) found.push([start[event], end[event], event]);
-    for (; cuts[cut] === event; cut++) if (to[cut] > from[cut]) found.push([from[cut], to[cut], event]);
+    const isShown = labelOf(run, event)[2] !== skips;
+    if (isShown && cuts[cut] !== event) found.push([start[event], end[event], event]);
+    for (; cuts[cut] === event; cut++) {
+      if (isShown && to[cut] > from[cut]) found.push([from[cut], to[cut], event]);
+    }
   }
   found.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
   return { start: found.map(([a]) => a), end: found.map(([, b]) => b), event: found.map(([, , event]) => event) };

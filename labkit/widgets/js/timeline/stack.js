@@ -4,21 +4,23 @@ import { areColoured, bareLanes, isNearlyBare } from "./bare.js";
 import { standouts } from "./cluster.js";
 import { COMMUNICATION, COMPUTE, REGION } from "./kinds.js";
 import { lateRanks } from "./last_ranks.js";
-import { NAMED, PLAIN, TOP, hiddenRanks, holdsNames, namesOf, shownFor, untold } from "./layout.js";
+import { NAMED, PLAIN, TOP, hasTracks, hiddenRanks, holdsNames, namesOf, shownFor, untold } from "./layout.js";
 import { stripOf } from "./strips.js";
 
-function gapsOf(bar) {
+function gapsOf(bar, isBeside) {
   if (bar >= PLAIN) return { lane: 2, rank: 9 };
-  if (bar >= NAMED) return { lane: 1, rank: 4 };
+  if (bar >= NAMED) return { lane: 1, rank: isBeside ? 6 : 4 };
   return bar >= 6 ? { lane: 1, rank: 5 } : { lane: 0, rank: 3 };
 }
 
 /** Pixels between the rows of two streams, for arrows from one to the other. */
 const ROOM_OF_ARROWS = 9;
 
-/** Pixels in place of ranks that are alike, for words and messages, and how much higher are rows of which some are. */
+/** How high a track is beside a row. */
+const LOWER = 0.85;
+
+/** Pixels in place of ranks that are alike, for words and messages. */
 const GAP = 34;
-const HIGHER = 1.4;
 
 /** Pixels beside a row of who waits, where no arrow from who is late goes through, for words. */
 const NOTE = 15;
@@ -31,12 +33,11 @@ const STRIP_BAR = 72;
 
 /** Puts rows under each other. */
 export class Stack {
-  constructor(bar, { memory: hasMemory, spans, runs }) {
+  constructor(bar, state) {
+    this.state = state;
     this.bar = bar;
-    this.isBeside = runs.length > 1;
-    this.hasNames = spans;
-    this.hasMemory = hasMemory;
-    this.gaps = gapsOf(bar);
+    this.isBeside = state.runs.length > 1;
+    this.gaps = gapsOf(bar, this.isBeside);
     this.y = TOP;
     this.rows = [];
     this.memories = [];
@@ -61,13 +62,15 @@ export class Stack {
 
   /** A rank's memory under its lanes, where it was asked for and is high enough to be read. */
   memory(run, rank, number, bar) {
-    if (!this.hasMemory || !holdsNames(bar) || !run.memory.includes(rank)) return;
+    if (!this.state.memory || !holdsNames(bar) || !run.memory.includes(rank)) return;
     const height = bar + 4;
     this.memories.push({ run: number, rank, y: this.y, height });
     this.y += height + this.gaps.lane;
   }
 
-  put(run, row, bar, first) {
+  /** A row; of two tracks, each nearly as high as any other, where that holds a name. */
+  put(run, row, high, first) {
+    const bar = holdsNames(high) && hasTracks(this.state, row) ? 2 * Math.max(NAMED, Math.round(high * LOWER)) : high;
     this.rows.push({ run, row, y: this.y, bar, first });
     this.y += bar;
   }
@@ -75,8 +78,8 @@ export class Stack {
   /** The rows of one run, rank under rank. */
   run(run, number, isFolded) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
-    const high = Math.round(this.bar * (run.each > 1 && isFolded ? HIGHER : 1));
-    const hasNames = this.hasNames || !areColoured(run);
+    const high = this.bar;
+    const hasNames = this.state.spans || !areColoured(run);
     let shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
     const lanes = bareLanes(run);
     const late = lateRanks(run);

@@ -113,7 +113,7 @@ function shareRects(pen, state) {
   const { layout, runs, width } = state;
   const columns = Math.round(width - LEFT - RIGHT);
   const categories = runs[0].categories.length;
-  for (const { run, row, y, bar } of layout.rows) {
+  for (const { run, row, y, bar } of layout.bars) {
     if (row.lane === REGION) continue;
     const empty = new Float64Array(columns * categories);
     const shares = sharesOf(runs[run], row, windowOf(state, run), columns, categories, empty);

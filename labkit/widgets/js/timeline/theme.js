@@ -5,7 +5,7 @@ import { lateRanks } from "./last_ranks.js";
 import { isDark } from "../page/dark.js";
 import language from "../language.json" with { type: "json" };
 
-const COLOURS = ["paper", "band", "near", "ink", "quiet", "edge", "grid", "memory", "held", "selection"];
+const COLOURS = ["paper", "band", "ink", "quiet", "edge", "grid", "memory", "held", "selection"];
 const DARK = 110; // of 255
 const MEANINGS = { arrow: "send", path: "path", alarm: "wrong" };
 /** Black or white, whichever stands out more. */

@@ -3,7 +3,7 @@
 import { element, unbroken } from "./element.js";
 import { namesOf, ranksText } from "./layout.js";
 import { NOTED } from "./numbers.js";
-import { bytesText, percentText, timeText, unitOf } from "./words.js";
+import { bytesText, percentText, timeText } from "./words.js";
 
 /** Times in words; nothing beside something in its unit. */
 function timesText(times) {
@@ -91,40 +91,19 @@ function explains([run, other], [before, after]) {
   return (after / other.numRanks - before / run.numRanks) * change > 0;
 }
 
-const shown = (time) => Number(time.toPrecision(3));
-
-/** Parts of a time, in its unit, rounded as it is shown and adding up to that; undefined where they are no parts. */
-function summands(whole, parts) {
-  const grain = 10 ** (Math.floor(Math.log10(whole)) - 2);
-  const [, ...rest] = parts.map((part) => Math.round(part / grain));
-  const first = rest.reduce((left, part) => left - part, Math.round(whole / grain));
-  const isSum = Math.abs(first * grain - parts[0]) <= 2 * grain && Math.min(...rest) >= 0;
-  return isSum ? [first, ...rest].map((part) => Number(((part * grain) / unitOf(whole)[1]).toPrecision(3))) : undefined;
-}
-
-/** Of two runs, where one rank's sending and receiving makes most of the difference: its bytes, and that as a sum. */
+/** Of two runs, where one rank's communication makes most of the difference: its bytes, and how long it takes. */
 function movingTiles(numbers) {
   const [run, other] = numbers;
   if (!other) return [];
   const change = other.window - run.window;
   const { busiest } = change < 0 ? run : other;
   const ofRank = numbers.map(({ moves }) => moves.find(({ rank }) => rank === busiest) ?? {});
-  const by = (part, [before, after] = ofRank) => (after[part] - before[part]) * Math.sign(change);
-  const moved = by("communication");
-  if (!(moved > MOST * Math.abs(change))) return [];
+  const of = (part) => ofRank.map((each) => each[part]);
+  const by = (part) => of(part).reduce((before, after) => (after - before) * Math.sign(change));
+  if (!(by("communication") > MOST * Math.abs(change))) return [];
   const isEven = ofRank.every((each) => each.sent === each.received) && by("sent") > 0;
-  const ways = `${ofRank.map((each) => bytesText(each.sent)).join(" → ")} each way`;
-  const bytes = isEven ? [[`rank ${busiest} sends, and receives as much`, "", ways]] : [];
-  const whole = Math.abs(shown(run.window) - shown(other.window));
-  const rest = Math.abs(change) - moved - by("compute");
-  const way = Math.abs(rest - by("onTheWay", numbers)) < 1 ? "on the way" : "otherwise";
-  const parts = summands(whole, [moved, by("compute"), rest]);
-  if (!parts) return bytes;
-  const words = ["sending or receiving", "computing", way].flatMap((what, k) =>
-    parts[k] ? `${parts[k]} ${what}` : [],
-  );
-  const value = `${timeText(whole)} ${change < 0 ? "saved" : "longer"}`;
-  return [...bytes, [`rank ${busiest}: ${words.join(" + ")}`, "", value]];
+  const bytes = [`rank ${busiest} sends, and receives as much`, "", of("sent").map(bytesText).join(" → ")];
+  return [...(isEven ? [bytes] : []), [`rank ${busiest} communicates`, "", timesText(of("communication"))]];
 }
 
 const SLOWER = 1.1; // times the others' computing: less is no reason to come last

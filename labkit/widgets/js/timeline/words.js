@@ -59,17 +59,18 @@ export const lasted = ({ measured, span }) => (measured ? measured[1] - measured
 /** A ratio as it is said: 3.5, or 1.08 where a tenth would hide it. */
 const timesText = (ratio) => String(Number(ratio.toPrecision(ratio < 1.95 ? 3 : 2)));
 
-/** A name within a sentence: of several words it stands in quotes. */
-const quoted = (name) => (name.includes(" ") ? `“${name}”` : name);
-
-const raised = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
+/** Names of two runs within a sentence, which begins with the second: where one has several words, both in quotes. */
+function namesIn([name, second]) {
+  if (`${name}${second}`.includes(" ")) return [`“${name}”`, `“${second}”`];
+  return [name, second.slice(0, 1).toUpperCase() + second.slice(1)];
+}
 
 /** What one run shows; of two how long they take beside each other, and the cause of that. */
 export function titleOf([run, other], cause = "") {
   if (!other) return named(run, run.title, ": ");
   const ratio = lasted(other) / lasted(run);
   if (!Number.isFinite(ratio) || !ratio) return [run, other].map((each) => named(each, each.title, ": ")).join("; ");
-  const [one, theOther] = [quoted(run.name), raised(other.name)];
+  const [one, theOther] = namesIn([run.name, other.name]);
   if (Math.abs(ratio - 1) < 0.005) return `${theOther} takes as long as ${one}`;
   if (ratio < 1) return `${theOther} is ${timesText(1 / ratio)} times faster than ${one}${cause}`;
   return `${theOther} takes ${timesText(ratio)} times as long as ${one}${cause}`;
