@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from labkit.simulator.storages import tensors_in
-from labkit.torch_port.operators import FREE, NAMES_OF_ITS_OWN, VIEWS, compiled, name_of, quick, schema_of
+from labkit.torch_port.operators import NAMES_OF_ITS_OWN, READS_ONE, UNREAD, VIEWS, compiled, name_of, quick, schema_of
 
 _TORCHS = ("aten", "prim", "prims", "profiler", "c10d", *NAMES_OF_ITS_OWN, "labkit")
 _TORCHS_LIBRARIES = (
@@ -30,8 +30,9 @@ VIEW, USES, MAKES = range(3)
 """What an operator does to memory: it views what there is, uses it, or makes more."""
 
 _FREE = (
-    *("empty", "detach", "alias", "lift_fresh", "set_", "is_same_size", "resize_", "wait_tensor"),
-    *FREE,
+    *("empty", "detach", "alias", "lift_fresh", "set_", "is_same_size", "resize_"),
+    READS_ONE,
+    *UNREAD,
 )
 BY_INDEX = frozenset(("index", "index_put", "index_put_", "_index_put_impl_"))
 """Operators that take a list of indices, of numbers or of masks, as their second argument."""

@@ -46,10 +46,12 @@ from labkit.timeline.span import Lane
 from labkit.torch_port.backward import backward_number
 from labkit.torch_port.operators import (
     NAMES_OF_ITS_OWN,
+    UNREAD,
     DispatchMode,
     dispatch_modes,
     flop_registry,
     function_modes,
+    name_of,
     packet_of,
     unanswered,
     working_out_shapes,
@@ -330,9 +332,11 @@ class Roofline(DispatchMode):
     def _watch(self, func: Any, args: Any, kwargs: Any) -> None:
         """Note an operator that writes a buffer being sent, or touches one being received."""
         rank = self._rank
+        if func.is_view or name_of(func) in UNREAD:
+            return
         written = list(written_by(func, args, kwargs))
         for tensor in tensors_in((args, kwargs)):
-            extent = None if func.is_view else memory_of(tensor)
+            extent = memory_of(tensor)
             if extent is None:
                 continue
             storage, start, end = extent

@@ -162,17 +162,14 @@ NAMES_OF_ITS_OWN = ("_c10d_functional", "_c10d_functional_autograd")
 TO_COPY = "_to_copy"
 """What a tensor's `to` is where it copies."""
 
-READS_ONE = "_local_scalar_dense"
-"""What a tensor's `item` is."""
-
 VIEWS = ("_unsafe_view", "_reshape_alias")
 """Operators that view a tensor and do not say so."""
 
 READS_ONE = "_local_scalar_dense"
 """What a tensor's item() is."""
 
-FREE = (READS_ONE, "_wrap_tensor_autograd", *VIEWS)
-"""Operators that only say something about a tensor, or view it."""
+UNREAD = ("wait_tensor", "_wrap_tensor_autograd", *VIEWS)
+"""Operators that wait for a tensor, hand it on or view it, and read no value, and that do not say so."""
 
 
 def flash_attention(query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, scale: float | None) -> Any:

@@ -125,6 +125,7 @@ def test_torchs_own_mesh_has_the_losses_of_one_process_and_why_its_run_ends_late
     yours = labkit.run(lambda: answers["train_hybrid"](parts, 3, **sizes), on=eight, echo=False, timeout=600)
     assert yours.timeline is not None
     assert torchs.timeline is not None
+    assert not yours.timeline.problems and not torchs.timeline.problems
     mine, theirs = step_times(yours.timeline), step_times(torchs.timeline)
     assert yours.timeline.makespan_ns < torchs.timeline.makespan_ns
     assert theirs.begins_ms > 2 * mine.begins_ms

@@ -42,7 +42,9 @@ def test_torchs_plan_has_the_gradients_of_one_process(num_ranks: int, sequence: 
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
     )
     named = dict(whole.named_parameters())
-    for found in labkit.run(_gradients, sequence, on=labkit.virtual(num_ranks), echo=False).results:
+    run = labkit.run(_gradients, sequence, on=labkit.virtual(num_ranks), echo=False)
+    assert run.timeline and not run.timeline.problems
+    for found in run.results:
         for key, name in {"rows": "tokens.weight", "up": "blocks.1.up.weight", "down": "blocks.0.down.weight"}.items():
             torch.testing.assert_close(found[key], named[name].grad, rtol=1e-6, atol=1e-9, msg=f"{key} of {name}")
         torch.testing.assert_close(found["norm"], named["norm.weight"].grad, rtol=1e-6, atol=1e-9)
