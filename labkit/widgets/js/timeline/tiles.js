@@ -71,7 +71,7 @@ function productOf([count, words], value) {
 }
 
 /** The tile of a part of the time. */
-function partTile(numbers, isZoomed, [label, read, howMany, isAlike]) {
+function partTile(numbers, inView, [label, read, howMany, isAlike]) {
   const values = numbers.map(read);
   if (values.every((value) => value === undefined)) return [];
   if (numbers.length > 1 && !explains(numbers, values)) return [];
@@ -83,10 +83,10 @@ function partTile(numbers, isZoomed, [label, read, howMany, isAlike]) {
   const value = isPair || means[0] ? eachStep(one, timesText, means, isPair) : "none";
   const each = values[0] / counts[0];
   const isTold = !isPair && values[0];
-  const share = isTold ? shareOf(each / one.window, one, isZoomed) : "";
+  const share = isTold ? shareOf(each / one.window, one, inView) : "";
   const who = whose(numbers, isPair ? alone : counts[0], isAlike(one));
   const product = isTold && label === "waiting" ? productOf(one.equal, value) : "";
-  return [[`${label}${isZoomed ? " in view" : ""}${who}${share && `: ${share}`}`, "", product + value]];
+  return [[`${label}${inView}${who}${share && `: ${share}`}`, "", product + value]];
 }
 
 /** How many ranks of the one of two runs wait in which any do, where some do not and may be named; else 0. */
@@ -150,8 +150,7 @@ function slowerTile([one, other]) {
 }
 
 /** How long a rank is busy that works while the others wait, and they: what its headline says, in times that add up. */
-function worksTiles([{ works, window }], isZoomed) {
-  const inView = isZoomed ? " in view" : "";
+function worksTiles([{ works, window }], inView) {
   const { rank, busy, others, waiting } = works;
   const rest = `${timeText(others)} busy, ${timeText(Math.max(window - waiting - others, 0))} idle`;
   return [
@@ -173,7 +172,7 @@ function costTile([one, other]) {
 }
 
 /** How long ranks wait; of one that works while they do, how long it is busy. */
-const waitingTiles = (numbers, isZoomed, waiting) => (numbers[0].works ? worksTiles(numbers, isZoomed) : waiting);
+const waitingTiles = (numbers, inView, waiting) => (numbers[0].works ? worksTiles(numbers, inView) : waiting);
 
 /** How long one of its steps is, where one run has any and the title does not say it; else how long runs are. */
 function lengthTile(numbers, inView, names) {
@@ -191,7 +190,7 @@ function lengthTile(numbers, inView, names) {
 /** Label and value, as first and last, of each tile: of one run a value each, of two "797 µs → 225 µs". */
 export function tilesOf(numbers, isZoomed, names = []) {
   const inView = isZoomed ? " in view" : "";
-  const [waiting, all] = PARTS.map((part) => partTile(numbers, isZoomed, part));
+  const [waiting, all] = PARTS.map((part) => partTile(numbers, inView, part));
   const isOneBase = numbers.length > 1 || countOf(numbers[0]) === numbers[0].numRanks;
   const exposed = isOneBase ? all : []; // a share of all ranks beside one of some reads as a part of the same whole
   const moving = movingTiles(numbers);
@@ -200,7 +199,7 @@ export function tilesOf(numbers, isZoomed, names = []) {
   return [
     ...lengthTile(numbers, inView, names),
     ...slowerTile(numbers), // the cause before what it costs
-    ...(isTold ? [] : waitingTiles(numbers, isZoomed, waiting)),
+    ...(isTold ? [] : waitingTiles(numbers, inView, waiting)),
     ...moving,
     ...(numbers.length > 1 && !moving.length ? waiting : []), // of one rank all, or of all ranks
     ...cost,
