@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -21,6 +22,8 @@ from labkit.timeline.memory import memory_curve
 from labkit.timeline.metrics import busy_share
 from labkit.timeline.transfers import transfer_table
 from tests.browser.figure_pages import Open, open_more
+from tests.widgets.known_runs import Known, timeline_of
+from tests.widgets.known_steps import one_late
 
 pytestmark = [pytest.mark.browser]
 
@@ -129,7 +132,7 @@ def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opene
         expected = held[first[steady]] / most * (place["height"] - 1)
         assert len(steady) > 100
         off = np.abs(np.array(painted)[steady] - expected) > 2.5
-        assert off.mean() < 0.08  # ticks, marks and how much the peak is stand over it
+        assert off.mean() < 0.08  # ticks and marks stand over it
 
 
 @pytest.mark.long
@@ -438,6 +441,48 @@ def test_the_first_step_is_told_and_title_and_tile_say_what_lateness_costs_as_a_
     page.set_viewport_size({"width": 420, "height": 900})  # no room for both: no number that stands for the other
     page.evaluate(f"() => {VIEW}.resize()")
     assert not [each for each in _exported(page) if re.search(r"\d µs", each)]
+
+
+@pytest.mark.in_turn
+def test_that_a_rank_waits_is_said_once_in_a_row_and_then_how_long_each_time(opened: Any) -> None:
+    page = opened(timeline_of(Known("late", one_late, 4), 0))
+    page.set_viewport_size({"width": 1440, "height": 900})
+    words = _exported(page)
+    assert len([each for each in words if re.fullmatch(r"waits [\d.]+ ms", each)]) == 3  # of three ranks
+    assert len([each for each in words if re.fullmatch(r"[\d.]+ ms", each)]) == 3 * 5  # in six steps
+
+
+# [words, left, right, middle] of all that a canvas is painted with; no line is higher than 14 pixels.
+PAINTED = f"""() => {{
+  const painted = [];
+  const {{ fillText }} = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.fillText = function (words, x, y, most = Infinity) {{
+    const wide = Math.min(this.measureText(words).width, most);
+    const left = x - {{ left: 0, center: wide / 2, right: wide }}[this.textAlign];
+    painted.push([words, left, left + wide, y]);
+  }};
+  {VIEW}.draw();
+  Object.assign(CanvasRenderingContext2D.prototype, {{ fillText }});
+  return painted;
+}}"""
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_names_before_rows_keep_off_each_other_and_what_was_held_off_the_area_that_shows_it(
+    opened: Any, has_memory: bool
+) -> None:
+    page = opened(labkit.run(holds_memory, on=labkit.virtual(4)).timeline)
+    if has_memory:
+        page.press("canvas", "y")
+    words = [each for each in page.evaluate(PAINTED) if each[3] > 16]  # below the axis
+    names = [each for each in words if each[1] < 124 - 10]
+    assert {"compute", "comm"} < {name for name, *_ in names} and any("alike" in name for name, *_ in names)
+    for (one, left, right, y), (other, begin, end, middle) in combinations(names, 2):
+        apart = max(left, begin) - min(right, end)
+        assert apart > 7 or abs(y - middle) >= 14, (one, other)
+    held = [each for each in words if each[0].endswith(" MB")]
+    assert bool(held) == has_memory and all(left > _of(page, "v.state.width") - 54 for _, left, *_ in held)
 
 
 def _exported(page: Any) -> list[str]:

@@ -42,7 +42,7 @@ def test_the_rank_that_works_while_the_others_stand_still_is_named() -> None:
 
 
 def _sums(arrivals: list[list[int]], num_broadcasts: int = 0) -> Timeline:
-    """Ranks that compute until they come to each sum, which ends 10 after the last of them; the first are broadcasts."""
+    """Ranks that compute until they come to each call, which ends 10 after the last of them; sums after broadcasts."""
     rows = []
     ranks = range(len(arrivals[0]))
     for number, comes in enumerate(arrivals):

@@ -73,8 +73,8 @@ function toldOf(hidden, groups) {
 }
 
 /**
- * Beside a row how long it waits, over or under the waits: in words, and what was said in words before as a time
- * alone. Where not all have room, in words that are said once.
+ * Beside a row how long it waits, over or under the waits: in words once, then in times alone. Where not all have
+ * room, in words that differ.
  */
 function tellWaits(context, state, { run, note }, told) {
   const ends = told.map(([waits]) => pixelsOf(state, run, [waits[0][0], waits.at(-1)[1]]));
@@ -82,8 +82,9 @@ function tellWaits(context, state, { run, note }, told) {
     const said = new Set();
     let free = LEFT;
     return told.every(([, [words, time], isLate], k) => {
-      const isNew = !said.has(words);
-      said.add(words);
+      const form = isAll ? words.replaceAll(/[\d.]+/g, "") : words;
+      const isNew = !said.has(form);
+      said.add(form);
       const [from, to] = ends[k];
       const room = [free, isLate ? to : (ends[k + 1]?.[0] ?? state.width)];
       const fitting = [...(isNew ? [words] : []), ...(isAll ? [time] : [])];

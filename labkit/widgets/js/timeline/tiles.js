@@ -26,20 +26,18 @@ function shareOf(part, { title, edges, window }, isZoomed) {
 /** How many ranks wait, where some do and others do not; else all. */
 const countOf = ({ waiting, numRanks }) => (waiting.length && waiting.length < numRanks ? waiting.length : numRanks);
 
-/** Label, its part of all ranks' time (undefined where nobody knows), of how many ranks, and whether alike. */
+/** Label, its part of all ranks' time (undefined where nobody knows), and the name of whether it is alike. */
 const PARTS = [
   [
     "waiting",
     ({ blocked, blockedShare, calls, messages }) => (calls || messages || blockedShare ? blocked : undefined),
-    countOf,
-    ({ areAlike }) => areAlike,
+    "areAlike",
   ],
   [
     "exposed communication",
     ({ exposed, communication, bubble, numRanks, window }) =>
       communication >= NOTED * window * numRanks && Number.isFinite(bubble) ? exposed : undefined,
-    ({ numRanks }) => numRanks,
-    ({ areExposedAlike }) => areExposedAlike,
+    "areExposedAlike",
   ],
 ];
 
@@ -71,21 +69,22 @@ function productOf([count, words], value) {
 }
 
 /** The tile of a part of the time. */
-function partTile(numbers, inView, [label, read, howMany, isAlike]) {
+function partTile(numbers, inView, [label, read, alike]) {
   const values = numbers.map(read);
   if (values.every((value) => value === undefined)) return [];
   if (numbers.length > 1 && !explains(numbers, values)) return [];
   const [one] = numbers;
   const isPair = numbers.length > 1;
-  const alone = isPair && label === "waiting" ? loneWaiters(numbers) : 0;
-  const counts = numbers.map((each) => (isPair ? alone || each.numRanks : howMany(each)));
+  const isWaiting = label === "waiting";
+  const alone = isPair && isWaiting ? loneWaiters(numbers) : 0;
+  const counts = numbers.map((each) => alone || (isWaiting && !isPair ? countOf(each) : each.numRanks));
   const means = values.map((time, k) => time && time / counts[k]);
   const value = isPair || means[0] ? eachStep(one, timesText, means, isPair) : "none";
   const each = values[0] / counts[0];
   const isTold = !isPair && values[0];
   const share = isTold ? shareOf(each / one.window, one, inView) : "";
-  const who = whose(numbers, isPair ? alone : counts[0], isAlike(one));
-  const product = isTold && label === "waiting" ? productOf(one.equal, value) : "";
+  const who = whose(numbers, isPair ? alone : counts[0], one[alike]);
+  const product = isTold && isWaiting ? productOf(one.equal, value) : "";
   return [[`${label}${inView}${who}${share && `: ${share}`}`, "", product + value]];
 }
 
