@@ -52,7 +52,8 @@ def come_last(timeline: Timeline) -> Late | None:
 
     Only where all ranks make the same calls: one that has to do something else before is not late. Nobody is named
     whom other noise would excuse: the late ones come after the others in most collectives, by more than that varies. In
-    fewer than three they come long after the others, who come together.
+    fewer than three they come long after the others, who come together. Collectives of a kind to which all always come
+    at once, such as a setup's, do not count: there nobody could be late.
     """
     arrival = _arrivals(timeline)
     if not len(arrival) or not same_calls(timeline):
@@ -73,7 +74,10 @@ def come_last(timeline: Timeline) -> Late | None:
 
 
 def _arrivals(timeline: Timeline) -> npt.NDArray[np.int64]:
-    """Return when each rank came to each collective that all of them made, shape (collectives, num_ranks)."""
+    """Return when each rank came to each collective that all of them made, shape (collectives, num_ranks).
+
+    Without those of a kind to which all of them always come at once.
+    """
     none = np.empty((0, timeline.num_ranks), np.int64)
     table = timeline.tables.get("call")
     if table is None or "group" not in table or not len(table["span"]):
@@ -86,11 +90,12 @@ def _arrivals(timeline: Timeline) -> npt.NDArray[np.int64]:
     order = np.lexsort((timeline.rank[rows], code))
     rows, code = rows[order], code[order]
     of_all = np.bincount(code) == timeline.num_ranks
-    rows = rows[of_all[code]]
-    ranks = timeline.rank[rows].reshape(-1, timeline.num_ranks)
-    if not (ranks == np.arange(timeline.num_ranks)).all():
+    rows = rows[of_all[code]].reshape(-1, timeline.num_ranks)
+    if not (timeline.rank[rows] == np.arange(timeline.num_ranks)).all():
         return none
-    return np.asarray(timeline.start_ns[rows].reshape(-1, timeline.num_ranks).astype(np.int64))
+    arrival = timeline.start_ns[rows].astype(np.int64)
+    kind = timeline.kind_codes[1][rows[:, 0]]
+    return np.asarray(arrival[np.isin(kind, kind[np.ptp(arrival, axis=1) > 0])])
 
 
 def same_calls(timeline: Timeline) -> bool:

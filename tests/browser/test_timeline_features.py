@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -21,6 +22,8 @@ from labkit.timeline.memory import memory_curve
 from labkit.timeline.metrics import busy_share
 from labkit.timeline.transfers import transfer_table
 from tests.browser.figure_pages import Open, open_more
+from tests.widgets.known_runs import Known, timeline_of
+from tests.widgets.known_steps import one_late
 
 pytestmark = [pytest.mark.browser]
 
@@ -129,7 +132,7 @@ def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opene
         expected = held[first[steady]] / most * (place["height"] - 1)
         assert len(steady) > 100
         off = np.abs(np.array(painted)[steady] - expected) > 2.5
-        assert off.mean() < 0.08  # ticks, marks and how much the peak is stand over it
+        assert off.mean() < 0.08  # ticks and marks stand over it
 
 
 @pytest.mark.long
@@ -358,7 +361,7 @@ def test_who_comes_last_is_tied_to_the_ends_of_the_waits_which_are_red_and_say_h
     page = opened(late())
     assert page.inner_text(".labkit-title") == "Rank 2 comes last; the others wait 25 % of the time for it"
     tiles = page.locator(".labkit-tiles div").all_inner_texts()
-    assert tiles[1].split("\n") == ["rank 2: 1.5 times as long", "computing: 6 ms, the others 4 ms"]
+    assert tiles[1].split("\n") == ["computes 1.5 times as long", "rank 2: 6 ms, the others 4 ms"]
     assert tiles[2].split("\n") == ["2 ms", "waiting, each of ranks 0, 1"]  # the title says the share
     words = _exported(page)
     assert words.count("waits 2 ms") == 2  # over the waits of ranks 0 and 1
@@ -411,26 +414,75 @@ def test_the_first_step_is_told_and_title_and_tile_say_what_lateness_costs_as_a_
     quick = labkit.run(trains, 1, on=labkit.virtual(8)).timeline
     edges = _of(page, "JSON.parse(v.root.dataset.numbers).edges")
     assert len(edges) == 4 and 0 < edges[0] < 0.1 * edges[1]  # the first step begins with its forward
-    tiles = dict(reversed(tile.split("\n")) for tile in page.locator(".labkit-tiles div").all_inner_texts())
+    tiles = [tile.split("\n") for tile in page.locator(".labkit-tiles div").all_inner_texts()]
     ends = np.sort(quick.end_ns[(quick.rank == 0) & (quick.name == "optimizer") & (quick.lane == REGION)])
     saved = (edges[3] - edges[0]) / 3 - (ends[2] - ends[0]) / 2  # beside a run in which rank 2 is as quick
     page.set_viewport_size({"width": 1440, "height": 900})
     words = _exported(page)
-    (cost,) = [label for label in tiles if label.startswith("lost to rank 2: ")]
-    assert tiles[cost] == f"{saved / 1e3:.3g} µs a step"
-    late, waiting = re.findall(r"([\d.]+) (?:starting late|waiting)", cost)
+    cause, (cost, label) = tiles  # the title says how long a step is, and what is lost of it
+    assert cause == ["computes 1.7 times as long", "rank 2, compared with the others"]
+    assert label == "starting late + waiting, each step" and cost.endswith(f" = {saved / 1e3:.3g} µs")
+    late, waiting = re.findall(r"[\d.]+", cost)[:2]
     assert f"{float(late) + float(waiting):.3g}" == f"{saved / 1e3:.3g}"
-    assert not [label for label in tiles if label.startswith("waiting")]  # it is a part of that
     step = (edges[3] - edges[0]) / 3
     part = f"{saved / 1e3:.3g} of {step / 1e3:.3g} µs ({100 * saved / step:.0f} %)"
     assert page.inner_text(".labkit-title") == f"Rank 2 comes last; it costs every step {part}"
     assert {"step 1", "step 2", "step 3", "▸ 7 alike", "0, 1, 3-7"} <= set(words)
-    told = [each for each in words if re.match("(starts|waits|done) ", each)]  # of the first of three steps alike
-    assert told[0] == f"starts {late} µs late" and len(told) == 2
-    assert re.fullmatch(rf"waits \d times, {waiting} µs in all", told[1])
+    named = [each for each in words if re.match("(starts|waits|done) ", each)]  # in words in the first of the steps
+    assert named[0] == f"starts {late} µs late" and len(named) == 2
+    assert re.fullmatch(rf"waits \d times, {waiting} µs in all", named[1])
+    assert (words.count(f"{late} µs"), words.count(f"{waiting} µs")) == (2, 2)  # in the others what is the same
     assert page.is_visible("[data-mark=hidden]") and page.is_visible("[data-mark=other]")  # before step 1
     page.evaluate(f"() => {VIEW}.show({edges[1]}, {edges[3]})")  # of those in view
-    assert [each for each in _exported(page) if re.match("(starts|waits|done) ", each)] == told
+    words = _exported(page)
+    assert [each for each in words if re.match("(starts|waits|done) ", each)] == named
+    assert (words.count(f"{late} µs"), words.count(f"{waiting} µs")) == (1, 1)
+    page.evaluate(f"() => {VIEW}.press('Home')")
+    page.set_viewport_size({"width": 420, "height": 900})  # no room for both: no number that stands for the other
+    page.evaluate(f"() => {VIEW}.resize()")
+    assert not [each for each in _exported(page) if re.search(r"\d µs", each)]
+
+
+@pytest.mark.in_turn
+def test_that_a_rank_waits_is_said_once_in_a_row_and_then_how_long_each_time(opened: Any) -> None:
+    page = opened(timeline_of(Known("late", one_late, 4), 0))
+    page.set_viewport_size({"width": 1440, "height": 900})
+    words = _exported(page)
+    assert len([each for each in words if re.fullmatch(r"waits [\d.]+ ms", each)]) == 3  # of three ranks
+    assert len([each for each in words if re.fullmatch(r"[\d.]+ ms", each)]) == 3 * 5  # in six steps
+
+
+# [words, left, right, middle] of all that a canvas is painted with; no line is higher than 14 pixels.
+PAINTED = f"""() => {{
+  const painted = [];
+  const {{ fillText }} = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.fillText = function (words, x, y, most = Infinity) {{
+    const wide = Math.min(this.measureText(words).width, most);
+    const left = x - {{ left: 0, center: wide / 2, right: wide }}[this.textAlign];
+    painted.push([words, left, left + wide, y]);
+  }};
+  {VIEW}.draw();
+  Object.assign(CanvasRenderingContext2D.prototype, {{ fillText }});
+  return painted;
+}}"""
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_names_before_rows_keep_off_each_other_and_what_was_held_off_the_area_that_shows_it(
+    opened: Any, has_memory: bool
+) -> None:
+    page = opened(labkit.run(holds_memory, on=labkit.virtual(4)).timeline)
+    if has_memory:
+        page.press("canvas", "y")
+    words = [each for each in page.evaluate(PAINTED) if each[3] > 16]  # below the axis
+    names = [each for each in words if each[1] < 124 - 10]
+    assert {"compute", "comm"} < {name for name, *_ in names} and any("alike" in name for name, *_ in names)
+    for (one, left, right, y), (other, begin, end, middle) in combinations(names, 2):
+        apart = max(left, begin) - min(right, end)
+        assert apart > 7 or abs(y - middle) >= 14, (one, other)
+    held = [each for each in words if each[0].endswith(" MB")]
+    assert bool(held) == has_memory and all(left > _of(page, "v.state.width") - 54 for _, left, *_ in held)
 
 
 def _exported(page: Any) -> list[str]:

@@ -41,14 +41,15 @@ def test_the_rank_that_works_while_the_others_stand_still_is_named() -> None:
     assert title_of(timeline) == finding(timeline)
 
 
-def _sums(arrivals: list[list[int]]) -> Timeline:
-    """Ranks that compute until they come to each sum, which ends 10 after the last of them."""
+def _sums(arrivals: list[list[int]], num_broadcasts: int = 0) -> Timeline:
+    """Ranks that compute until they come to each call, which ends 10 after the last of them; sums after broadcasts."""
     rows = []
     ranks = range(len(arrivals[0]))
     for number, comes in enumerate(arrivals):
         begin, end = 100 * number, 100 * number + max(comes) + 10
         rows += [(rank, COMPUTE, begin, begin + comes[rank], "span", 0) for rank in ranks]
-        rows += [(rank, COMMUNICATION, begin + comes[rank], end, "all_reduce", number) for rank in ranks]
+        what = "all_reduce" if number >= num_broadcasts else "broadcast"
+        rows += [(rank, COMMUNICATION, begin + comes[rank], end, what, number) for rank in ranks]
     rank, lane, start, end_ns, kind, number_of = (list(column) for column in zip(*rows, strict=True))
     calls = np.flatnonzero(np.array(lane) == COMMUNICATION)
     call = {"span": calls, "group": np.array(["all"] * len(calls)), "number": np.array(number_of)[calls]}
@@ -67,6 +68,13 @@ def test_of_one_call_the_last_is_named_where_the_others_came_together() -> None:
     assert finding(_sums([[60, 62, 90]])).startswith("Rank 2 comes last; ")
     assert finding(_sums([[60, 70, 80]])) == "2 of 3 ranks wait, on average 17 % of the time"
     assert finding(_sums([[60, 90]])) == "1 of 2 ranks waits 30 % of the time"  # of two, one is always last
+
+
+def test_a_setups_calls_to_which_all_come_at_once_do_not_hide_who_comes_last_to_the_others() -> None:
+    setup = [[20, 20, 20, 20]] * 3
+    told = "Ranks 2 and 3 come last; the others wait 20 % of the time for them"
+    assert finding(_sums([*setup, [10, 10, 90, 90]], num_broadcasts=3)) == told
+    assert finding(_sums([*setup, [10, 10, 90, 90]])) == "2 of 4 ranks wait 20 % of the time"  # once of four sums
 
 
 def test_a_rank_that_waits_itself_is_not_late_nor_one_of_many_that_lie_apart() -> None:

@@ -36,16 +36,19 @@ const shared = (entry) => ({
   },
 });
 
-/** What programs use of the visual language; the timeline of its own takes colours alone. */
+/** What programs use of the visual language; the timeline few colours, for those of bars come with its runs. */
 const USED = ["colours", "tints", "series", "dashes", "staleness", "motion_ms"];
+const OF_TIMELINE = ["send", "path", "wrong"]; // as timeline/theme.js names them
+const picked = (from, keys) => Object.fromEntries(keys.map((key) => [key, from[key]]));
 
 const spoken = (entry) => ({
   name: "language",
   setup(builder) {
     builder.onLoad({ filter: /language\.json$/ }, async ({ path }) => {
       const language = JSON.parse(await readFile(path, "utf8"));
-      const used = USED.slice(0, entry === "timeline.js" ? 1 : USED.length).map((key) => [key, language[key]]);
-      return { contents: JSON.stringify(Object.fromEntries(used)), loader: "json" };
+      const isTimeline = entry === "timeline.js";
+      const used = isTimeline ? { colours: picked(language.colours, OF_TIMELINE) } : picked(language, USED);
+      return { contents: JSON.stringify(used), loader: "json" };
     });
   },
 });

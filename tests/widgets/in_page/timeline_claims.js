@@ -211,10 +211,15 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   assert.equal(told([titled])[1][0], "waiting, each of ranks 0, 1, 3");
   assert.ok(told([titled], true)[1][0].endsWith(": 23 % of the time"));
   assert.equal(told([some]).length, 2); // exposed of all ranks would add up with it to what is no whole
+  const waitsOf = (equal) => told([{ ...some, equal }])[1][1]; // 3 ranks share 68 ns
+  assert.equal(waitsOf([2, "11.3 ns"]), "22.7 ns"); // 22.6 as shown is not that
+  assert.equal(waitsOf([2, "11.35 ns"]), "2 × 11.35 = 22.7 ns");
+  assert.equal(waitsOf([1, "22.7 ns"]), "22.7 ns"); // no product
+  assert.equal(waitsOf([]), "22.7 ns");
   const asked = { ...some, areNamed: false };
   assert.equal(told([asked])[1][0], "waiting, mean of the 3 of 4 ranks that wait: 23 % of the time");
   const unlike = { ...some, areAlike: false, edges: [10, 54, 98] };
-  assert.deepEqual(told([unlike])[0], ["length: 2 steps, 100 ns in all", "44 ns a step"]);
+  assert.deepEqual(told([unlike])[0], ["length, mean of 2 steps", "44 ns a step"]);
   assert.deepEqual(told([unlike])[1], ["waiting, mean of ranks 0, 1, 3: 23 % of the time", "11.3 ns a step"]);
   const [[label, , length]] = tilesOf([long, sending(4, 80)], false, ["H100", "A100"]);
   assert.deepEqual([label, length], ["length: H100 → A100", "100 ns → 80 ns"]);
@@ -555,31 +560,38 @@ test("a headline that says who comes last marks them, and why where they compute
   const found = numbers(run, 0, 60);
   assert.deepEqual(found.late, { ranks: [2], compute: 50, others: 20, hidden: Number.NaN }); // nobody calls
   const [, [label, , value]] = tilesOf([{ ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1] }], false);
-  assert.deepEqual([label, value], ["computing: 50 ns, the others 20 ns", "rank 2: 2.5 times as long"]);
+  assert.deepEqual([label, value], ["rank 2: 50 ns, the others 20 ns", "computes 2.5 times as long"]);
   assert.equal(numbers(runOf(rows, { span: 60, title: "" }), 0, 60).late, undefined);
   const stepping = { ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1], edges: [0, 30, 60], inTime: 20 };
   assert.deepEqual(
     tilesOf([stepping], false).map(([words, , each]) => [words, each]),
     [
-      ["length: 2 steps, 60 ns in all", "30 ns a step"],
-      ["computing: 25 ns, the others 10 ns a step", "rank 2: 2.5 times as long"],
+      ["length, mean of 2 steps", "30 ns a step"],
+      ["rank 2: 25 ns a step, the others 10 ns a step", "computes 2.5 times as long"],
       ["waiting, each of ranks 0, 1: 50 % of a step", "15 ns a step"],
-      ["lost to rank 2 (replayed)", "10 ns a step"],
     ],
   );
-  assert.equal(tilesOf([{ ...stepping, inTime: undefined }], false).length, 3);
-  const asQuick = { ...stepping, late: { ...found.late, compute: 21 } }; // late for another reason, at the same cost
+  const asQuick = { ...stepping, late: { ...found.late, compute: 21 } }; // late for another reason
   assert.deepEqual(
-    tilesOf([asQuick], false).map(([words]) => words.split(/[:,(]/)[0]),
-    ["length", "waiting", "lost to rank 2 "],
+    tilesOf([asQuick], false).map(([words]) => words.split(/[:,]/)[0]),
+    ["length", "waiting"],
   );
-  const costOf = (hidden, inTime) => {
+  const shorter = { ...stepping, late: { ...found.late, compute: 45 } }; // 25 ns longer, and 30 are waited
+  assert.equal(tilesOf([shorter], false)[1][0], "rank 2, compared with the others");
+  const costsOf = (hidden, inTime, more = {}) => {
     const late = { ...found.late, hidden };
-    return tilesOf([{ ...stepping, late, inTime }], false).at(-1)[0];
+    return tilesOf([{ ...stepping, late, inTime, ...more }], false).map(([words, , each]) => [words, each]);
   };
-  assert.equal(costOf(10, 10), "lost to rank 2: 5 starting late + 15 waiting"); // 20 ns a step: what is shown adds up
-  assert.equal(costOf(10.8, 10), "lost to rank 2 (replayed)");
-  assert.equal(costOf(0, 15), "lost to rank 2 (replayed)"); // waiting is all of it
+  const sum = ["starting late + waiting, each step", "5 + 15 = 20 ns"]; // as the title says: what is shown adds up
+  assert.deepEqual(costsOf(10, 10).at(-1), sum);
+  const title = "Rank 2 comes last; it costs every step 20 of 30 ns (67 %)";
+  assert.deepEqual(costsOf(10, 10, { title }).slice(1), [sum]); // what the title does not say
+  for (const [hidden, inTime] of [
+    [10.8, 10], // no sum
+    [0, 15], // waiting is all of it
+  ]) {
+    assert.equal(costsOf(hidden, inTime).at(-1)[0], "waiting, each of ranks 0, 1: 50 % of a step");
+  }
 });
 
 test("of a rank that works while the others wait tiles say how long it and they are busy", () => {

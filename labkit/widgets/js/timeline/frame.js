@@ -123,16 +123,24 @@ function categoryPatch([name, , , isHatched, isDotted], c) {
   return element("span", { "data-mark": c }, patch, name);
 }
 
-/** Categories as they are read: what computes, what sends and receives, what stands still. */
-const ORDER = [0, 1, 2, 5, 8, 4, 7, 3, 6];
-const BACKWARD = 1;
-
-/** A mark that is no bar: its name as painters know it, what it looks like, and what it means. */
-const MARKS = [
-  ["exposed", "▁", "exposed: no computing hides it"],
-  ["hidden", "┅", "starts late, computes meanwhile"],
+/**
+ * Categories, and marks that are no bars, as they are seen: what computes, what sends and receives, what stands still,
+ * what lies over them. Of a mark its name as painters know it, what it looks like, and what it means.
+ */
+const ENTRIES = [
+  [0],
+  [1],
+  [2],
+  [5],
   ["other", "■", "other compute"],
   ["copy", "■", "copy"],
+  [8],
+  [4],
+  [7],
+  ["hidden", "┅", "called, not started: computes on"],
+  [3],
+  [6],
+  ["exposed", "▁", "exposed: no computing hides it"],
   ["message", "↗", "message"],
   ["late", "↑", "held up by "],
   ["early", "↗", "message that arrives before it left"],
@@ -140,6 +148,7 @@ const MARKS = [
   ["path", "▭", "critical path"],
   ["clock", "├┤", "how far clocks may be off"],
 ];
+const BACKWARD = 1;
 
 /** ": all_reduce of 6 MB", where all calls of a category are alike. */
 function callsOf(runs, c) {
@@ -164,13 +173,11 @@ export function legendOf(runs, present) {
     if (name === "blocked") return "waits, computes nothing";
     return name === "collective" ? `${name}${callsOf(runs, c)}` : name;
   };
-  const patches = ORDER.filter((c) => present.has(c)).map((c) =>
-    categoryPatch([nameOf(c), ...run.categories[c].slice(1)], c),
-  );
-  for (const [mark, sign, words] of MARKS) {
-    const who = mark === "late" ? namesOf(lateRanks(run)) : "";
-    patches.push(element("span", { "data-mark": mark, hidden: true }, element("b", {}, sign), ` ${words}${who}`));
-  }
+  const patches = ENTRIES.filter(([c, sign]) => sign || present.has(c)).map(([c, sign, words]) => {
+    if (!sign) return categoryPatch([nameOf(c), ...run.categories[c].slice(1)], c);
+    const who = c === "late" ? namesOf(lateRanks(run)) : "";
+    return element("span", { "data-mark": c, hidden: true }, element("b", {}, sign), ` ${words}${who}`);
+  });
   if (other) {
     const words = `${other.name}; ratio: busy time, ${run.name} / ${other.name}`;
     patches.push(element("span", { class: "labkit-dashed" }, element("i"), words));

@@ -31,7 +31,7 @@ function waitsOf(state, number, row, late) {
 /** Times as pixels. */
 const pixelsOf = (state, run, times) => times.map((time) => Math.round(xIn(state, run, time)));
 
-/** A frame round a wait; in dashes from where a call begins to where a late rank comes, while its own computes. */
+/** A frame round a wait; of one that computing hides in dashes, from a line where its call is made. */
 function paintWait(context, state, { run, y, bar }, wait, isHidden) {
   const [from, to] = pixelsOf(state, run, wait);
   const thick = isHidden ? 1 : FRAME;
@@ -40,6 +40,10 @@ function paintWait(context, state, { run, y, bar }, wait, isHidden) {
   context.setLineDash(isHidden ? [3, 2] : []);
   context.lineWidth = thick;
   context.strokeRect(from + thick / 2, y + thick / 2, to - from - thick, bar - thick);
+  if (!isHidden) return;
+  context.setLineDash([]);
+  context.lineWidth = FRAME;
+  context.strokeRect(from + 1, y, 0, bar);
 }
 
 /** Waits between which the rank computes nothing, together. */
@@ -55,7 +59,7 @@ function together(run, { row }, waits) {
 
 const lengthOf = ([begin, end]) => end - begin;
 
-/** How long waits are, in the order of time: [waits, [words, fewer], whether the rank computes meanwhile]. */
+/** How long waits are, in the order of time: [waits, [words, the time alone], whether the rank computes meanwhile]. */
 function toldOf(hidden, groups) {
   const late = hidden.map((wait) => {
     const long = timeText(lengthOf(wait));
@@ -68,20 +72,28 @@ function toldOf(hidden, groups) {
   return [...late, ...waits].sort(([[one]], [[other]]) => one[0] - other[0]);
 }
 
-/** Beside a row how long it waits, over or under the waits; what was said before is not said again. */
+/**
+ * Beside a row how long it waits, over or under the waits: in words once, then in times alone. Where not all have
+ * room, in words that differ.
+ */
 function tellWaits(context, state, { run, note }, told) {
-  const colours = [state.theme.alarm, state.theme.paper];
   const ends = told.map(([waits]) => pixelsOf(state, run, [waits[0][0], waits.at(-1)[1]]));
-  const said = new Set();
-  let free = LEFT;
-  told.forEach(([, words, isLate], k) => {
-    const [from, to] = ends[k];
-    const room = [free, isLate ? to : (ends[k + 1]?.[0] ?? state.width)];
-    const end = !said.has(words[0]) && writeBold(context, state, words, room, (from + to) / 2, note, colours);
-    if (!end) return;
-    said.add(words[0]);
-    free = end;
-  });
+  const tell = (isAll, colours) => {
+    const said = new Set();
+    let free = LEFT;
+    return told.every(([, [words, time], isLate], k) => {
+      const form = isAll ? words.replaceAll(/[\d.]+/g, "") : words;
+      const isNew = !said.has(form);
+      said.add(form);
+      const [from, to] = ends[k];
+      const room = [free, isLate ? to : (ends[k + 1]?.[0] ?? state.width)];
+      const fitting = [...(isNew ? [words] : []), ...(isAll ? [time] : [])];
+      const end = writeBold(context, state, fitting, room, (from + to) / 2, note, colours);
+      free = end || free;
+      return end || !isAll;
+    });
+  };
+  tell(tell(true), [state.theme.alarm, state.theme.paper]);
 }
 
 /** Tell of each run whose headline names who comes last. */

@@ -7,6 +7,7 @@ import { lowerBound } from "./search.js";
 import { before, rowBusy } from "./shares.js";
 import { stepEdges } from "./steps.js";
 import { unsplit } from "./unsplit.js";
+import { timeText } from "./words.js";
 
 const ROUNDING = 1e-3; // ns
 const seen = (time) => (time < ROUNDING ? 0 : time);
@@ -90,12 +91,25 @@ function whoWaits(ranks, time) {
 const ALIKE = 0.02; // of the time: what differs by less is alike in words
 const areAlike = (times, time) => Math.max(...times) - Math.min(...times) < ALIKE * time;
 
+const FEW = 9; // waits
+
+/** How often some ranks stand still, and how long in words, where each does as often and always for that; else []. */
+function equalWaits({ ranks }, waiting) {
+  const all = waiting.map((rank) => {
+    const { begins, ends } = ranks.get(rank).blocked;
+    return Array.from(begins.slice(0, FEW), (begin, k) => timeText(ends[k] - begin));
+  });
+  const [counts, words] = [new Set(all.map(({ length }) => length)), new Set(all.flat())];
+  return counts.size * words.size === 1 ? [...counts, ...words] : [];
+}
+
 /** Which ranks wait, whether equally long, and whether they may be named: where an exercise asks, no headline does. */
-function waiters({ title }, ranks, time) {
+function waiters(run, ranks, time) {
   const who = whoWaits(ranks, time);
   const waits = who.map(({ blocked }) => blocked);
   const waiting = who.map(({ rank }) => rank);
-  return { waiting, areAlike: areAlike(waits, time), areNamed: /[Rr]anks? \d/.test(title) };
+  const areNamed = /[Rr]anks? \d/.test(run.title);
+  return { waiting, equal: equalWaits(run, waiting), areAlike: areAlike(waits, time), areNamed };
 }
 
 const meanOf = (all, of) => all.reduce((sum, each) => sum + of(each), 0) / all.length;

@@ -13,7 +13,7 @@ import { paintExposed } from "./paint_exposed.js";
 import { paintHeld } from "./paint_held.js";
 import { paintNotes } from "./notes.js";
 import { paintRegions } from "./paint_regions.js";
-import { paintClockErrors, paintMarks, paintNames, paintOutline, paintSeams } from "./paint_marks.js";
+import { FONT, paintClockErrors, paintMarks, paintNames, paintOutline, paintSeams, widthOf } from "./paint_marks.js";
 import { paintPath } from "./paint_path.js";
 import { paintShares } from "./paint_shares.js";
 import { rowName } from "./row_names.js";
@@ -21,15 +21,16 @@ import { memoryColumns, rowBusy } from "./shares.js";
 import { paintSteps } from "./steps.js";
 import { bytesText, lasted, tickStep, timeText, unitOf } from "./words.js";
 
-const FONT = "12px system-ui, sans-serif";
-const LATE_FONT = "700 12px system-ui, sans-serif";
-const HEAD_FONT = "700 13px system-ui, sans-serif";
-const END_FONT = "600 16px system-ui, sans-serif";
+const LATE_FONT = `700 ${FONT}`;
+const HEAD_FONT = LATE_FONT.replace("12", "13");
+const END_FONT = `600 ${FONT.replace("12", "16")}`;
 const TICK = 90; // pixels between two ticks, at least
 const PEAK = 7; // pixels of a peak of memory, at least
-const NAME_ROOM = 63; // pixels left of the names of lanes
+const NAME_ROOM = 63; // pixels left of the names of streams
+const NAME_APART = 8; // pixels between a rank's name and a lane's
 const HALF = 7; // pixels of a line of two, from their middle
 const NAME = 12; // pixels from one rank's name to the next, at least
+const [MARGIN, INDENT] = [4, 15]; // pixels before names of ranks, and before their numbers under these
 
 /** Clear the ground, paint `pixels` on it, and set the pen for CSS pixels. */
 export function begin(context, state, height, pixels) {
@@ -140,16 +141,14 @@ function paintRowNames(context, state) {
   for (const place of layout.rows) {
     const { row, y, bar } = place;
     context.textAlign = "left";
-    let end = 0;
     if (place.first && y - last >= NAME) {
-      end = paintName(context, state, place);
+      paintName(context, state, place);
       last = y;
     }
     if (!holdsWords(bar)) continue;
     context.fillStyle = theme.quiet;
     context.textAlign = "right";
-    const name = row.of ? "" : rowName(context, state, place, nameOf(state, place));
-    if (LEFT - 5 - context.measureText(name).width > end) context.fillText(name, LEFT - 5, y + bar / 2);
+    if (!row.of) context.fillText(laneName(context, state, place), LEFT - 5, y + bar / 2);
     if (row.lane === REGION || row.of || !hasShares(state)) continue;
     context.fillText(busyText(state, place), width - 6, y + bar / 2);
   }
@@ -160,15 +159,13 @@ function paintName(context, state, place) {
   const { row, y, bar, run } = place;
   const isLate = lateRanks(state.runs[run]).includes(row.rank);
   context.fillStyle = state.theme.ink;
+  const [name, numbers] = nameOf(context, state, place).split(": ");
   if (isLate) context.font = LATE_FONT;
-  const [name, numbers] = nameOf(state, place).split(": ");
   const { y: under, bar: high } = (numbers && rowBelow(state, place)) || place;
   const middle = (y + (numbers ? under + high : y + bar)) / 2; // of both rows, where it is as high
-  const isBeside = state.runs.length > 1;
-  context.fillText(name, 4, middle - (numbers ? HALF : 0), isBeside ? LEFT : NAME_ROOM);
-  if (numbers) context.fillText(numbers, 15, middle + HALF);
+  context.fillText(name, MARGIN, middle - (numbers ? HALF : 0), roomFor(context, state, place) - MARGIN);
+  if (numbers) context.fillText(numbers, INDENT, middle + HALF);
   context.font = FONT;
-  return isBeside ? 4 + context.measureText(name).width : 0;
 }
 
 /** Where each of two runs ends, a line with its length. */
@@ -191,14 +188,19 @@ function paintEnds(context, state) {
   context.font = FONT;
 }
 
-/** Letters of the ranks' numbers for which there is room beside the names of lanes, with a word and without. */
-const [SHORT, LONG] = [5, 8];
-const LINE = 12; // of a line below
+const laneName = (context, state, place) => rowName(context, state, place, () => nameOf(context, state, place));
+
+/** Pixels before the name of a row's lane; a stream's name takes what is left. */
+function roomFor(context, state, place) {
+  if (place.row.stream) return NAME_ROOM;
+  const words = holdsWords(place.bar) && !place.row.of ? laneName(context, state, place) : "";
+  return LEFT - 5 - NAME_APART - widthOf(context, state, words);
+}
 
 const rowBelow = ({ layout: { rows } }, place) => rows[rows.indexOf(place) + 1];
 
 /** The name of a rank, or of those it stands for. */
-function nameOf(state, place) {
+function nameOf(context, state, place) {
   const { runs, folded } = state;
   const {
     row: { rank, of },
@@ -209,12 +211,13 @@ function nameOf(state, place) {
   const group = folded && each === 1 && alike.find(([first]) => first === rank);
   if (!group) return `rank ${rank}`;
   const words = ranksText(group);
-  if (words.length <= SHORT) return `▸ ${words} alike`;
   const below = rowBelow(state, place);
   const hasLine = below?.row.rank === rank && below.run === run && holdsWords(below.bar);
-  if (hasLine && words.length <= LINE) return `▸ ${group.length} alike: ${words}`;
-  const listed = words.replaceAll(", ", ",");
-  return listed.length <= LONG ? `▸ ${listed}` : `▸ ${group.length} alike`;
+  const fits = (text, at, from) => widthOf(context, state, text) <= roomFor(context, state, at) - from;
+  const [all, listed] = [`▸ ${words} alike`, `▸ ${words.replaceAll(", ", ",")}`];
+  if (fits(all, place, MARGIN)) return all;
+  if (hasLine && fits(words, below, INDENT)) return `▸ ${group.length} alike: ${words}`;
+  return fits(listed, place, MARGIN) ? listed : `▸ ${group.length} alike`;
 }
 
 /** How busy a row is; of an outlined run how much longer it is busy than the other. */
@@ -255,18 +258,14 @@ function paintMemory(context, state, { y, height, rank, run }) {
   context.strokeStyle = theme.ink;
   const peak = xIn(state, run, memory.peak);
   const isSeen = peak >= from && peak <= from + columns;
-  context.fillStyle = theme.held; // a peak of a moment is wider than the arrow that points to it
-  if (isSeen) context.fillRect(peak - PEAK / 2, base - memory.most * scale, PEAK, memory.most * scale);
-  context.fillStyle = theme.ink;
-  if (isSeen) arrow(context, peak, base, peak, base - memory.most * scale, 1);
-  const words = `peak ${bytesText(memory.most)}`;
-  const isRight = peak + 12 + 6.5 * words.length < width - RIGHT;
   if (isSeen) {
-    context.textAlign = isRight ? "left" : "right";
-    context.fillText(words, peak + (isRight ? 7 : -7), y + height / 2 + 2);
+    context.fillStyle = theme.held; // a peak of a moment is wider than the arrow that points to it
+    context.fillRect(peak - PEAK / 2, base - memory.most * scale, PEAK, memory.most * scale);
+    context.fillStyle = theme.ink;
+    arrow(context, peak, base, peak, base - memory.most * scale, 1);
   }
   context.fillStyle = theme.quiet;
   context.textAlign = "right";
-  context.fillText("memory", LEFT - 5, y + height / 2);
-  if (!isSeen) context.fillText(`≤ ${bytesText(memory.most)}`, width - 2, y + height / 2);
+  context.fillText(`memory, ${isSeen ? "↑ " : ""}peak`, LEFT - 5, y + height / 2);
+  context.fillText(bytesText(memory.most), width - 1, y + height / 2); // beside the area: its edge goes through no word
 }

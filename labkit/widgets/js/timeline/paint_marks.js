@@ -8,7 +8,7 @@ import { timeText } from "./words.js";
 
 const MOST_OUTLINES = 1500;
 const PAD = 4; // pixels beside words
-const FONT = "12px system-ui, sans-serif";
+export const FONT = "12px system-ui, sans-serif";
 const SEAM = 6; // pixels of a bar, at least, whose begin is parted from the one before
 
 /** Call `draw` with each event in view that is at least `least` pixels wide, and its begin and width in pixels. */
@@ -33,23 +33,25 @@ export function widthOf(context, state, text) {
   return width;
 }
 
-/** Write the first of some words, in bold, that fit between two pixels, about a middle; where they end, 0 if none. */
-export function writeBold(context, state, words, [from, to], middle, y, [ink, ground]) {
+/**
+ * Write the first of some words, in bold, that fit between two pixels, about a middle; without colours nothing.
+ * Returns where they end, 0 if none fit.
+ */
+export function writeBold(context, state, words, [from, to], middle, y, colours) {
   const [left, right] = [Math.max(from, LEFT), Math.min(to, state.width - RIGHT)];
   context.font = `700 ${FONT}`;
-  for (const told of words) {
-    const half = context.measureText(told).width / 2 + PAD;
-    if (2 * half > right - left) continue;
-    const x = Math.min(Math.max(middle, left + half), right - half);
-    context.fillStyle = ground; // no line goes through words
+  const halves = words.map((each) => context.measureText(each).width / 2 + PAD);
+  const k = halves.findIndex((half) => 2 * half <= right - left);
+  const half = halves[k];
+  const x = Math.min(Math.max(middle, left + half), right - half);
+  if (half && colours) {
+    context.fillStyle = colours[1]; // no line goes through words
     context.fillRect(x - half, y - 7, 2 * half, 14);
-    context.fillStyle = ink;
-    context.fillText(told, x, y);
-    context.font = FONT;
-    return x + half;
+    context.fillStyle = colours[0];
+    context.fillText(words[k], x, y);
   }
   context.font = FONT;
-  return 0;
+  return half ? x + half : 0;
 }
 
 /** Letters that a name has at least where its last words are left out: fewer say nothing. */

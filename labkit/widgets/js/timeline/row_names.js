@@ -17,7 +17,7 @@ function streamName(context, state, name, room) {
 /** The name of a row, beside that of its rank where it has one. */
 export function rowName(context, state, { row, run, first }, rank) {
   if (row.stream) {
-    const room = LEFT - 12 - (first ? widthOf(context, state, rank) : 0);
+    const room = LEFT - 12 - (first ? widthOf(context, state, rank()) : 0);
     return streamName(context, state, row.stream, room);
   }
   const isFolded = state.runs[run].streams && countStreams(unsplit(state.runs[run])).several.has(row);

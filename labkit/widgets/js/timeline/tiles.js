@@ -26,22 +26,18 @@ function shareOf(part, { title, edges, window }, isZoomed) {
 /** How many ranks wait, where some do and others do not; else all. */
 const countOf = ({ waiting, numRanks }) => (waiting.length && waiting.length < numRanks ? waiting.length : numRanks);
 
-/** Label, title, its part of all ranks' time (undefined where nobody knows), of how many ranks, and whether alike. */
+/** Label, its part of all ranks' time (undefined where nobody knows), and the name of whether it is alike. */
 const PARTS = [
   [
     "waiting",
-    "stands in a call, and nothing moves",
     ({ blocked, blockedShare, calls, messages }) => (calls || messages || blockedShare ? blocked : undefined),
-    countOf,
-    ({ areAlike }) => areAlike,
+    "areAlike",
   ],
   [
     "exposed communication",
-    "bytes move, and nothing is computed",
     ({ exposed, communication, bubble, numRanks, window }) =>
       communication >= NOTED * window * numRanks && Number.isFinite(bubble) ? exposed : undefined,
-    ({ numRanks }) => numRanks,
-    ({ areExposedAlike }) => areExposedAlike,
+    "areExposedAlike",
   ],
 ];
 
@@ -61,22 +57,35 @@ function whose(numbers, count, areAlike) {
 const eachStep = ({ edges }, words, times, isPair) =>
   edges && !isPair ? `${words(times.map((time) => time / (edges.length - 1)))} a step` : words(times);
 
-/** Label, title and value of a part of the time. */
-function partTile(numbers, isZoomed, [label, title, read, howMany, isAlike]) {
+const shown = (time) => Number(time.toPrecision(3));
+
+/** Whether a number, rounded as a time is, is that of a time in words. */
+const isShown = (number, words) => shown(number) === Number.parseFloat(words);
+
+/** "3 × 40.1 = " before "120 µs", where that is so of equal waits as they are shown; else "". */
+function productOf([count, words], value) {
+  const long = Number.parseFloat(words);
+  return count > 1 && isShown(count * long, value) ? `${count} × ${long} = ` : "";
+}
+
+/** The tile of a part of the time. */
+function partTile(numbers, inView, [label, read, alike]) {
   const values = numbers.map(read);
   if (values.every((value) => value === undefined)) return [];
   if (numbers.length > 1 && !explains(numbers, values)) return [];
   const [one] = numbers;
   const isPair = numbers.length > 1;
-  const alone = isPair && label === "waiting" ? loneWaiters(numbers) : 0;
-  const counts = numbers.map((each) => (isPair ? alone || each.numRanks : howMany(each)));
+  const isWaiting = label === "waiting";
+  const alone = isPair && isWaiting ? loneWaiters(numbers) : 0;
+  const counts = numbers.map((each) => alone || (isWaiting && !isPair ? countOf(each) : each.numRanks));
   const means = values.map((time, k) => time && time / counts[k]);
   const value = isPair || means[0] ? eachStep(one, timesText, means, isPair) : "none";
   const each = values[0] / counts[0];
   const isTold = !isPair && values[0];
-  const share = isTold ? shareOf(each / one.window, one, isZoomed) : "";
-  const who = whose(numbers, isPair ? alone : counts[0], isAlike(one));
-  return [[`${label}${isZoomed ? " in view" : ""}${who}${share && `: ${share}`}`, title, value]];
+  const share = isTold ? shareOf(each / one.window, one, inView) : "";
+  const who = whose(numbers, isPair ? alone : counts[0], one[alike]);
+  const product = isTold && isWaiting ? productOf(one.equal, value) : "";
+  return [[`${label}${inView}${who}${share && `: ${share}`}`, "", product + value]];
 }
 
 /** How many ranks of the one of two runs wait in which any do, where some do not and may be named; else 0. */
@@ -107,70 +116,70 @@ function movingTiles(numbers) {
 }
 
 const SLOWER = 1.1; // times the others' computing: less is no reason to come last
+const ROUNDED = 0.005; // of a time that is shown
 
-/** Why some come last, where they compute longer than the others do. */
+/** Why some come last, where they compute longer than the others do; the times where these wait for the rest. */
 function slowerTile([one, other]) {
   const { ranks, compute, others } = one.late ?? {};
   if (other || !(compute >= SLOWER * others && others)) return []; // also where nobody knows
-  const label = `computing: ${eachStep(one, timesText, [compute])}, the others ${eachStep(one, timesText, [others])}`;
-  const times = `${Number((compute / others).toPrecision(2))} times as long`;
-  return [[label.replace(" a step", ""), "mean time in which operators run", `${namesOf(ranks)}: ${times}`]];
+  const isWait = Math.abs(compute - others - one.blocked / countOf(one)) < ROUNDED * compute;
+  const [theirs, rest] = [compute, others].map((time) => eachStep(one, timesText, [time]));
+  const label = `${namesOf(ranks)}${isWait ? `: ${theirs}, the others ${rest}` : ", compared with the others"}`;
+  const verb = ranks.length > 1 ? "compute" : "computes";
+  return [[label, "", `${verb} ${Number((compute / others).toPrecision(2))} times as long`]];
 }
 
 /** How long a rank is busy that works while the others wait, and they: what its headline says, in times that add up. */
-function worksTiles([{ works, window }], isZoomed) {
-  const inView = isZoomed ? " in view" : "";
+function worksTiles([{ works, window }], inView) {
   const { rank, busy, others, waiting } = works;
   const rest = `${timeText(others)} busy, ${timeText(Math.max(window - waiting - others, 0))} idle`;
   return [
-    [`computing or moving bytes${inView}, rank ${rank}`, "busy", timeText(busy)],
-    [
-      `waiting${inView} (${percentText(waiting / window)}), mean of the others; ${rest}`,
-      "stands in a call, and nothing moves",
-      timeText(waiting),
-    ],
+    [`computing or moving bytes${inView}, rank ${rank}`, "", timeText(busy)],
+    [`waiting${inView} (${percentText(waiting / window)}), mean of the others; ${rest}`, "", timeText(waiting)],
   ];
 }
 
-/** What a step takes longer because some come last, where it is known how long it would take if they did not. */
-function costTile([{ edges, inTime, late: latest, blocked, waiting, numRanks }, other]) {
+/** What a step takes longer because some come last, as a sum of what is seen, where it is one. */
+function costTile([one, other]) {
+  const { edges, inTime, late: latest } = one;
   if (other || !edges || !inTime || !latest) return [];
   const count = edges.length - 1;
-  const who = namesOf(latest.ranks);
-  const parts = [latest.hidden, blocked / countOf({ waiting, numRanks })].map((time) => time / count);
+  const parts = [latest.hidden, one.blocked / countOf(one)].map((time) => time / count);
   const words = [(edges.at(-1) - edges[0]) / count - inTime, ...parts].map(timeText);
-  const [saved, late, waits] = words.map(Number.parseFloat);
-  const isSum = late && Number((waits + late).toPrecision(3)) === saved; // as shown: in units that differ it is none
-  const sum = isSum ? `: ${late} starting late + ${waits} waiting` : " (replayed)";
-  return [[`lost to ${who}${sum}`, "replayed in time", `${words[0]} a step`]];
+  const [, late, waits] = words.map(Number.parseFloat);
+  const sum = `${late} + ${waits} = ${words[0]}`;
+  return late && isShown(late + waits, words[0]) ? [["starting late + waiting, each step", "", sum]] : [];
 }
 
 /** How long ranks wait; of one that works while they do, how long it is busy. */
-const waitingTiles = (numbers, isZoomed, waiting) => (numbers[0].works ? worksTiles(numbers, isZoomed) : waiting);
+const waitingTiles = (numbers, inView, waiting) => (numbers[0].works ? worksTiles(numbers, inView) : waiting);
 
-/** How long a step of one run is, where it has steps, and what there is beside them. */
-function lengthTile([{ edges, window }, other]) {
-  if (other || !edges) return undefined;
-  const count = edges.length - 1;
-  const label = `length: ${count} steps, ${timeText(window)} in all`;
-  return [label, "mean", `${timeText((edges.at(-1) - edges[0]) / count)} a step`];
+/** How long one of its steps is, where one run has any and the title does not say it; else how long runs are. */
+function lengthTile(numbers, inView, names) {
+  const [one, other] = numbers;
+  const { edges, title } = one;
+  if (!other && edges) {
+    const value = eachStep(one, timesText, [edges.at(-1) - edges[0]]);
+    return / every step /.test(title) ? [] : [[`length, mean of ${edges.length - 1} steps`, "", value]];
+  }
+  const runs = other && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
+  const length = numbers.map((each) => timeText(each.window)).join(" → ");
+  return [[`length${inView}${runs}`, "", length]];
 }
 
-/** Label, title and value of each tile: of one run a value each, of two "797 µs → 225 µs". */
+/** Label and value, as first and last, of each tile: of one run a value each, of two "797 µs → 225 µs". */
 export function tilesOf(numbers, isZoomed, names = []) {
   const inView = isZoomed ? " in view" : "";
-  const [waiting, all] = PARTS.map((part) => partTile(numbers, isZoomed, part));
+  const [waiting, all] = PARTS.map((part) => partTile(numbers, inView, part));
   const isOneBase = numbers.length > 1 || countOf(numbers[0]) === numbers[0].numRanks;
   const exposed = isOneBase ? all : []; // a share of all ranks beside one of some reads as a part of the same whole
   const moving = movingTiles(numbers);
   const cost = costTile(numbers);
-  const isTold = numbers.length > 1 || cost.some(([label]) => label.includes("waiting"));
-  const length = numbers.map((each) => timeText(each.window)).join(" → ");
-  const runs = numbers.length > 1 && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
+  const isTold = numbers.length > 1 || cost.length > 0;
   return [
-    lengthTile(numbers) ?? [`length${inView}${runs}`, "time in view", length],
+    ...lengthTile(numbers, inView, names),
     ...slowerTile(numbers), // the cause before what it costs
-    ...(isTold ? [] : waitingTiles(numbers, isZoomed, waiting)),
+    ...(isTold ? [] : waitingTiles(numbers, inView, waiting)),
     ...moving,
     ...(numbers.length > 1 && !moving.length ? waiting : []), // of one rank all, or of all ranks
     ...cost,
@@ -180,8 +189,8 @@ export function tilesOf(numbers, isZoomed, names = []) {
 
 /** Write the tiles of what is in view. */
 export function writeTiles(place, numbers, isZoomed, names) {
-  const tiles = tilesOf(numbers, isZoomed, names).map(([label, title, value]) =>
-    element("div", { title }, element("dd", {}, ...unbroken(value)), element("dt", {}, label)),
+  const tiles = tilesOf(numbers, isZoomed, names).map(([label, , value]) =>
+    element("div", {}, element("dd", {}, ...unbroken(value)), element("dt", {}, label)),
   );
   const key = tiles.map((tile) => tile.textContent).join("|");
   if (place.dataset.tiles === key) return;
