@@ -85,7 +85,7 @@ function partTile(numbers, inView, [label, read, alike]) {
   const share = isTold ? shareOf(each / one.window, one, inView) : "";
   const who = whose(numbers, isPair ? alone : counts[0], one[alike]);
   const product = isTold && isWaiting ? productOf(one.equal, value) : "";
-  return [[`${label}${inView}${who}${share && `: ${share}`}`, "", product + value]];
+  return [[`${label}${inView}${who}${share && `: ${share}`}`, product + value]];
 }
 
 /** How many ranks of the one of two runs wait in which any do, where some do not and may be named; else 0. */
@@ -111,8 +111,8 @@ function movingTiles(numbers) {
   const by = (part) => of(part).reduce((before, after) => (after - before) * Math.sign(change));
   if (!(by("communication") > MOST * Math.abs(change))) return [];
   const isEven = ofRank.every((each) => each.sent === each.received) && by("sent") > 0;
-  const bytes = [`rank ${busiest} sends, and receives as much`, "", of("sent").map(bytesText).join(" → ")];
-  return [...(isEven ? [bytes] : []), [`rank ${busiest} communicates`, "", timesText(of("communication"))]];
+  const bytes = [`rank ${busiest} sends, and receives as much`, of("sent").map(bytesText).join(" → ")];
+  return [...(isEven ? [bytes] : []), [`rank ${busiest} communicates`, timesText(of("communication"))]];
 }
 
 const SLOWER = 1.1; // times the others' computing: less is no reason to come last
@@ -126,7 +126,7 @@ function slowerTile([one, other]) {
   const [theirs, rest] = [compute, others].map((time) => eachStep(one, timesText, [time]));
   const label = `${namesOf(ranks)}${isWait ? `: ${theirs}, the others ${rest}` : ", compared with the others"}`;
   const verb = ranks.length > 1 ? "compute" : "computes";
-  return [[label, "", `${verb} ${Number((compute / others).toPrecision(2))} times as long`]];
+  return [[label, `${verb} ${Number((compute / others).toPrecision(2))} times as long`]];
 }
 
 /** How long a rank is busy that works while the others wait, and they: what its headline says, in times that add up. */
@@ -134,8 +134,8 @@ function worksTiles([{ works, window }], inView) {
   const { rank, busy, others, waiting } = works;
   const rest = `${timeText(others)} busy, ${timeText(Math.max(window - waiting - others, 0))} idle`;
   return [
-    [`computing or moving bytes${inView}, rank ${rank}`, "", timeText(busy)],
-    [`waiting${inView} (${percentText(waiting / window)}), mean of the others; ${rest}`, "", timeText(waiting)],
+    [`computing or moving bytes${inView}, rank ${rank}`, timeText(busy)],
+    [`waiting${inView} (${percentText(waiting / window)}), mean of the others; ${rest}`, timeText(waiting)],
   ];
 }
 
@@ -148,7 +148,7 @@ function costTile([one, other]) {
   const words = [(edges.at(-1) - edges[0]) / count - inTime, ...parts].map(timeText);
   const [, late, waits] = words.map(Number.parseFloat);
   const sum = `${late} + ${waits} = ${words[0]}`;
-  return late && isShown(late + waits, words[0]) ? [["starting late + waiting, each step", "", sum]] : [];
+  return late && isShown(late + waits, words[0]) ? [["starting late + waiting, each step", sum]] : [];
 }
 
 /** How long ranks wait; of one that works while they do, how long it is busy. */
@@ -160,14 +160,14 @@ function lengthTile(numbers, inView, names) {
   const { edges, title } = one;
   if (!other && edges) {
     const value = eachStep(one, timesText, [edges.at(-1) - edges[0]]);
-    return / every step /.test(title) ? [] : [[`length, mean of ${edges.length - 1} steps`, "", value]];
+    return / every step /.test(title) ? [] : [[`length, mean of ${edges.length - 1} steps`, value]];
   }
   const runs = other && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
   const length = numbers.map((each) => timeText(each.window)).join(" → ");
-  return [[`length${inView}${runs}`, "", length]];
+  return [[`length${inView}${runs}`, length]];
 }
 
-/** Label and value, as first and last, of each tile: of one run a value each, of two "797 µs → 225 µs". */
+/** Label and value of each tile: of one run a value each, of two "797 µs → 225 µs". */
 export function tilesOf(numbers, isZoomed, names = []) {
   const inView = isZoomed ? " in view" : "";
   const [waiting, all] = PARTS.map((part) => partTile(numbers, inView, part));
@@ -189,7 +189,7 @@ export function tilesOf(numbers, isZoomed, names = []) {
 
 /** Write the tiles of what is in view. */
 export function writeTiles(place, numbers, isZoomed, names) {
-  const tiles = tilesOf(numbers, isZoomed, names).map(([label, , value]) =>
+  const tiles = tilesOf(numbers, isZoomed, names).map(([label, value]) =>
     element("div", {}, element("dd", {}, ...unbroken(value)), element("dt", {}, label)),
   );
   const key = tiles.map((tile) => tile.textContent).join("|");
