@@ -579,7 +579,7 @@ labkit.answer("twice_the_ranks", "about as long")
 # %% [markdown] tags=["slide-only"]
 # ## Right, and slow
 #
-# **To the room:** why is one ring slower?
+# **To the room:** two rings sum 16 MB on eight ranks: why is one slower?
 #
 # <!-- beside: ring, a colleague's ring -->
 # <!-- notes: The ring is that of before: 225 µs, its start included. The other, recorded in section 7, takes about twice as long. It never hangs, and the sums are right. Compare one step of each: how long is it, and what fills it? A receive takes as long as its send, and 7.2 µs of latency. What does every rank send in the first two steps? -->

@@ -194,6 +194,16 @@ one_batch.timeline
 # The stages wait because there is one batch, and it is in one place. So cut the batch, too. With M **microbatches**,
 # stage 0 sends the first one on and goes to work on the second.
 
+# %% [markdown] tags=["slide-only"]
+# ## GPipe cuts the batch into microbatches
+#
+# 1. Stage 0 sends a **microbatch** on, and goes to work on the next.
+# 2. All forwards come first, then all backwards.
+#
+# **To the room:** eight microbatches on four stages. What share of the time is a stage idle now?
+#
+# <!-- notes: Guesses first; the next slide shows the step, whole. Huang and others, 2019. -->
+
 # %% tags=["figure"]
 labkit.figure("factory", num_stages=4, num_microbatches=8)
 
@@ -297,7 +307,7 @@ labkit.figure("factory", num_stages=4, num_microbatches=8, most_held=4)
 # |---|---:|---:|---:|
 # | turns a step | 33 | 42 | 60 |
 #
-# **To the room:** how few turns does another order need?
+# **To the room:** the same L, another order: how few turns?
 #
 # <!-- notes: Twelve minutes, then the board. L = 4 is enough: who runs backward as soon as it can never holds more. -->
 
@@ -378,7 +388,8 @@ labkit.schedule_explorer(yours=fill_stages(4, 8, 4), half_the_memory=fill_stages
 # | GPipe in groups | 33 | 42 | 60 |
 # | **yours** | 33 | **33** | **51** |
 #
-# Room for four of the eight microbatches is enough: a step takes as few turns as with room for all.
+# One forward, one backward (**1F1B**): with room for four of the eight microbatches a step takes as few turns as with
+# room for all.
 #
 # <!-- notes: Who runs backward as soon as it can never waits for a group to drain. Room for two costs time: a stage waits until its one forward comes back. -->
 

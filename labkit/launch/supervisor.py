@@ -246,10 +246,15 @@ class Supervisor:
             end, stack, last_lines, self._oom_before[state.process.host], state.process.oom_kills()
         )
 
-    def _give_up(self, reason: str = "") -> NoReturn:
-        """Raise the error that says where every rank stands; without a reason it is a deadlock."""
+    def _give_up(self, reason: str = "") -> None:
+        """Raise the error that says where every rank stands.
+
+        Without a reason it is a deadlock, or none after all: where each rank ends while it is asked, nothing is raised.
+        """
         waiting = [state for state in self._states if state.process.status is None and state.error is None]
         standing = self._standing([state for state in waiting if state.result is None] or waiting)
+        if not reason and all(state.result is not None for state in self._states):
+            return
         if reason:
             parts = [reason, "\n".join(self._where.lines())]
         else:

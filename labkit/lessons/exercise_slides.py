@@ -14,7 +14,7 @@ _NOTEBOOKS = re.compile(
 _SHORT = 100
 """Letters of a sentence that takes two lines of a slide."""
 
-_HALF = 80
+_HALF = 90
 """Letters of what one of several functions does: of more, a room reads the first clause, and its speaker has all."""
 
 _CALL = 46

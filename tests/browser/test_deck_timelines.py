@@ -130,7 +130,7 @@ def test_a_run_to_be_found_out_stands_step_by_step_below_the_one_it_is_slower_th
     opened.goto(deck("02_ring_all_reduce", folder))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
     slides = "[...document.querySelectorAll('.slides > section')]"
-    opened.evaluate(f"Reveal.slide({slides}.findIndex((each) => /Why is one ring slower/.test(each.innerHTML)))")
+    opened.evaluate(f"Reveal.slide({slides}.findIndex((each) => /why is one slower/.test(each.innerHTML)))")
     opened.wait_for_function(ALIVE)
     words = opened.locator("section.present .hall-timeline text").all_text_contents()
     assert [each for each in words if "ring" in each] == ["ring", "a colleague's ring"]

@@ -8,6 +8,7 @@ import { eachWide, widthOf, writeName } from "./paint_marks.js";
 import { timeText } from "./words.js";
 
 const BESIDE = 84; // pixels from the end of the run, where its length stands
+const SHARE = 0.86; // of the room beside the run
 const NARROWEST = 260; // pixels of it, for its words
 const EDGE = 4; // pixels from its rows to its frame
 const PAD = 5; // pixels beside a bracket's words
@@ -45,7 +46,7 @@ export function enlargedOf(state) {
   const rank = run.alike.find((ranks) => ranks.length > 1)[0];
   const steps = stepsOf(run, run.ranks.get(rank).lanes[COMMUNICATION]);
   const left = xIn(state, number, run.span) + BESIDE;
-  const right = state.width - RIGHT - 1;
+  const right = left + Math.round(SHARE * (state.width - RIGHT - left)); // where the run above ends is no end of it
   if (steps.length < 3 || right - left < NARROWEST) return undefined;
   const [from, to] = steps.map(([event]) => run.start[event]);
   return { number, run, rank, steps, from, to, left, right };

@@ -33,7 +33,8 @@ const pixelsOf = (state, run, times) => times.map((time) => Math.round(xIn(state
 
 /** A frame round a wait; of one that computing hides in dashes, from a line where its call is made. */
 function paintWait(context, state, { run, y, bar }, wait, isHidden) {
-  const [from, to] = pixelsOf(state, run, wait);
+  const [begin, end] = wait.map((time) => xIn(state, run, time));
+  const [from, to] = [Math.floor(begin), Math.ceil(end)]; // all that is blocked, also of a part of a pixel
   const thick = isHidden ? 1 : FRAME;
   if (isHidden) state.marks.add("hidden");
   else context.fillRect(from, y, to - from, bar);

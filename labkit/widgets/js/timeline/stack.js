@@ -24,6 +24,7 @@ const GAP = 34;
 
 /** Pixels beside a row of who waits, where no arrow from who is late goes through, for words. */
 const NOTE = 15;
+const NARROW = 500; // pixels of a picture that has no room for words over waits
 
 /** Pixels of a row in which next to nothing is. */
 const BARE = 3;
@@ -83,6 +84,7 @@ export class Stack {
     let shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
     const lanes = bareLanes(run);
     const late = lateRanks(run);
+    const isWide = this.state.width > NARROW;
     const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
     const isBare = (row) => !row.stream && holdsNames(this.bar) && isNear(row);
     const isAlone = (row) => shown.every((other) => other.rank !== row.rank || isBare(other));
@@ -93,7 +95,8 @@ export class Stack {
     }
     shown.forEach((row, k) => {
       const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
-      const isTold = late.length && !late.includes(row.rank) && row.lane === COMMUNICATION && holdsNames(high);
+      const isTold =
+        late.length && !late.includes(row.rank) && row.lane === COMMUNICATION && holdsNames(high) && isWide;
       const isOver = isTold && row.rank < late[0];
       if (isOver) this.y += NOTE;
       this.put(number, row, isBare(row) ? BARE : high, isFirst && !isBare(row));
