@@ -161,7 +161,7 @@ def test_a_recorded_run_is_titled_by_what_the_room_is_asked_and_not_by_what_the_
 ) -> None:
     at = next(at for at, slide in enumerate(ring[1]) if slide.exercise == "slow_ring")
     run = ring[1][at - 1]
-    assert run.title == "Two rings sum 16 MB on eight ranks: why is one slower?"  # what is asked of it, and not what it says of itself
+    assert run.title == "Two rings sum 16 MB on eight ranks: why is one slower?"
     assert [each["name"] for each in json.loads(run.runs)] == ["ring", "a colleague's ring"]
     assert any("It never hangs" in note and "takes about twice as long" in note for note in run.notes)
     lesson = load(SOLUTIONS / "15_planner.py")
