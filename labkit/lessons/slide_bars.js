@@ -5,7 +5,7 @@ const WORDS = 38; // of what stands in a bar
 const NARROW = [38, 34, 30, 27]; // of what has less room there
 const TICKS = 40;
 const STILL = 6; // the category of time in which a rank stands still (labkit/widgets/palette.py)
-const MOVES = [4, 7]; // those of a send and a receive
+const MOVES = new Set([4, 7]); // those of a send and a receive
 const NAMED = -1; // that of brackets, where nothing else says what a rank does
 const SEEN = 10; // pixels of a bar that a room asks about
 const MOST_WORDS = 3; // of one colour
@@ -178,7 +178,7 @@ class Drawing {
       const size = sizes.find((each) => widthIn(words, each) + 16 <= whole && each + 4 <= high) ?? WORDS;
       const room = widthIn(words, size) + 16;
       const places = own.every(({ a, b }) => b - a >= room) ? own : [{ a: own[0].a, b: own.at(-1).b }];
-      const hidesEnds = places.length < own.length && MOVES.includes(category); // each is a message of its own
+      const hidesEnds = places.length < own.length && MOVES.has(category); // each is a message of its own
       if (high < size + 4 || whole < room || hidesEnds) {
         if (whole > SEEN) this.untold.add(words);
         continue;
