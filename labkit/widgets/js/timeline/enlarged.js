@@ -9,6 +9,7 @@ import { timeText } from "./words.js";
 
 const BESIDE = 84; // pixels from the end of the run, where its length stands
 const SHARE = 0.86; // of the room beside the run
+const FULL = 300; // pixels of it that has words under it, if there is room
 const NARROWEST = 260; // pixels of it, for its words
 const EDGE = 4; // pixels from its rows to its frame
 const PAD = 5; // pixels beside a bracket's words
@@ -46,7 +47,8 @@ export function enlargedOf(state) {
   const rank = run.alike.find((ranks) => ranks.length > 1)[0];
   const steps = stepsOf(run, run.ranks.get(rank).lanes[COMMUNICATION]);
   const left = xIn(state, number, run.span) + BESIDE;
-  const right = left + Math.round(SHARE * (state.width - RIGHT - left)); // where the run above ends is no end of it
+  const room = state.width - RIGHT - 1 - left;
+  const right = left + Math.round(Math.max(SHARE * room, Math.min(room, FULL))); // not where the run above ends
   if (steps.length < 3 || right - left < NARROWEST) return undefined;
   const [from, to] = steps.map(([event]) => run.start[event]);
   return { number, run, rank, steps, from, to, left, right };

@@ -137,7 +137,7 @@ const ENTRIES = [
   [8],
   [4],
   [7],
-  ["hidden", "┅", "called, not started: computes on"],
+  ["hidden", "┅", "call waits to start, computing goes on"],
   [3],
   [6],
   ["exposed", "▁", "exposed: no computing hides it"],
