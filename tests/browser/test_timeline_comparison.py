@@ -97,7 +97,7 @@ def test_of_ranks_that_are_alike_and_exchange_messages_all_are_seen_and_one_step
     assert set(page.evaluate(bars)) == {28}  # what comes over what goes
     words = _words(page, tmp_path / "view.svg")
     assert words.count("each rank: 3 × 2 MB in, 3 × 2 MB out") == 1
-    assert words.count("step 1 of 3, drawn 4 times as wide") == 1
+    assert words.count("first of 3 steps of 2 MB, 4 times as wide") == 1
     assert words.count("send: 1 ms") == 1 and not any(each and "latency" in each for each in words)  # both end at once
     assert words.count("recv ← 3") == 3 + 3 + 1  # of each run its calls, and what is enlarged
     assert words.count("send → 1") == 3 + 3 + 1  # under it, as it begins as the receive does
@@ -157,7 +157,7 @@ def adding(num_ranks: int) -> Timeline:
             row = (rank, lane, begin + start * MS, begin + end * MS, name, kind, peer, flow)
             for key, value in zip(table, row, strict=True):
                 table[key].append(value)
-    size = [2_000_000 * (flow >= 0) for flow in table["flow"]]
+    size = [500_000 * (flow >= 0) for flow in table["flow"]]
     return Timeline(
         table["rank"], table["lane"], table["start"], table["end"], table["name"], table["kind"],
         bytes=size, peer=table["peer"], flow=table["flow"],
@@ -170,9 +170,10 @@ def test_under_an_enlarged_step_it_stands_what_its_time_is_and_under_the_run_wha
 ) -> None:
     page = opened(ring(4, 40), adding(4), names=("slow", "ring"), is_beside=True)  # a barrier stands before its steps
     words = _words(page, tmp_path / "view.svg")
-    assert words.count("step 1 of 6, drawn 17 times as wide") == 1
+    assert words.count("first of 6 steps of 500 KB, 17 times as wide") == 1
     parts = [each for each in words if each and each.endswith(" ms") and ": " in each]
     assert parts == ["send: 2 ms", "latency: 1 ms", "add: 1 ms"]
+    assert "6 × 1 = 6 ms" in page.inner_text(".labkit-tiles")
     assert [each for each in words if each and " steps with " in each] == []  # there is no room for both
     page.set_viewport_size({"width": 1600, "height": 800})
     page.wait_for_function(f"() => {VIEW}.state.width > 1500")

@@ -201,6 +201,17 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
     ["rank 0 sends, and receives as much", "7 MB → 2 MB"],
     ["rank 0 communicates", "60 ns → 45 ns"],
   ]);
+  const stepwise = { ...narrow(45, 2e6), latency: [3, "5 ns", 15] }; // why not as much faster as less is sent
+  assert.deepEqual(tilesOf([{ ...busy, ...moving(60, 7e6) }, stepwise], false, ["root", "ring"]).slice(1), [
+    ["rank 0 sends, and receives as much", "7 MB → 2 MB"],
+    ["latency, once in each step: ring", "3 × 5 = 15 ns"],
+  ]);
+  const latencyOf = (latency) =>
+    told([
+      { ...busy, ...moving(60, 7e6) },
+      { ...stepwise, latency },
+    ]).at(-1)[0];
+  for (const none of [undefined, [3, "2 ns", 6], [3, "5 ns", 17]]) assert.equal(latencyOf(none), "rank 0 communicates");
   const waits = { ...narrow(45), blocked: 0, blockedShare: 0 }; // the tile of one rank, and none of all
   assert.equal(told([busy, waits]).length, 2);
   assert.equal(told([busy, narrow(55)]).length, 1);

@@ -1,7 +1,8 @@
 // Beside a run that ends long before the one above it: the first of its steps, as wide as there is room. Its rows go on
 // where those of the run lie.
 
-import { COMMUNICATION, COMPUTE, RECEIVE, SEND, labelOf } from "./kinds.js";
+import { exchanges, passing, stepsText } from "./exchanges.js";
+import { COMPUTE, labelOf } from "./kinds.js";
 import { LEFT, RIGHT, isZoomed, pixelOf, shiftOf, xIn } from "./layout.js";
 import { paintMessage } from "./paint_arrows.js";
 import { eachWide, widthOf, writeName } from "./paint_marks.js";
@@ -13,21 +14,6 @@ const FULL = 300; // pixels of it that has words under it, if there is room
 const NARROWEST = 260; // pixels of it, for its words
 const EDGE = 4; // pixels from its rows to its frame
 const PAD = 5; // pixels beside a bracket's words
-
-/** The events of each of a row's steps, where each is a send and a receive at once; else none. */
-function stepsOf({ labels, label, start, end }, { first, last }) {
-  const ways = Array.from(label.subarray(first, last), (each) => labels[each][2]);
-  const isWay = (way) => way === SEND || way === RECEIVE;
-  const until = ways.findLastIndex(isWay) + 1;
-  const steps = [];
-  for (let k = ways.findIndex(isWay); k < until; k += 2) {
-    // before and after it a collective may be
-    const isPair = isWay(ways[k]) && ways[k] + ways[k + 1] === SEND + RECEIVE;
-    if (!isPair || start[first + k + 1] >= end[first + k]) return [];
-    steps.push([first + k, first + k + 1]);
-  }
-  return steps;
-}
 
 /** A state in which [t0, t1) lies between two pixels. */
 function zoomed(state, number, [t0, t1], left, right) {
@@ -43,13 +29,12 @@ function zoomed(state, number, [t0, t1], left, right) {
 export function enlargedOf(state) {
   const number = state.runs.length - 1;
   const run = state.runs[number];
-  if (!number || state.overlay || isZoomed(state) || !(run.each > 1)) return undefined;
-  const rank = run.alike.find((ranks) => ranks.length > 1)[0];
-  const steps = stepsOf(run, run.ranks.get(rank).lanes[COMMUNICATION]);
+  const { rank, steps } = exchanges(run) ?? {};
+  if (!number || state.overlay || isZoomed(state) || !steps) return undefined;
   const left = xIn(state, number, run.span) + BESIDE;
   const room = state.width - RIGHT - 1 - left;
   const right = left + Math.round(Math.max(SHARE * room, Math.min(room, FULL))); // not where the run above ends
-  if (steps.length < 3 || right - left < NARROWEST) return undefined;
+  if (right - left < NARROWEST) return undefined;
   const [from, to] = steps.map(([event]) => run.start[event]);
   return { number, run, rank, steps, from, to, left, right };
 }
@@ -96,8 +81,7 @@ const nameOf = (run, event) => labelOf(run, event)[0].replace(/_$/, "");
 
 /** What a step's time is: its bytes leave, the last of them is on its way, and what came is used. */
 function partsOf({ run, rank, steps, from, to }) {
-  const [goes, comes] = [SEND, RECEIVE].map((way) => steps[0].find((event) => labelOf(run, event)[2] === way));
-  const [sent, came] = [run.end[goes], run.end[comes]];
+  const [sent, came] = passing(run, steps[0]);
   const parts = [
     ["send", from, sent],
     ["latency", sent, came],
@@ -144,7 +128,7 @@ function paintFrames(context, { theme }, [x0, x1], { left, right }, top, bottom)
 export function paintEnlarged(context, state) {
   const step = enlargedOf(state);
   if (!step) return;
-  const { number, run, steps, from, to, left, right } = step;
+  const { number, run, from, to, left, right } = step;
   const { theme, layout } = state;
   const near = zoomed(state, number, [from, to], left, right);
   const bars = layout.bars.filter((place) => place.run === number);
@@ -166,5 +150,5 @@ export function paintEnlarged(context, state) {
   context.fillStyle = theme.ink;
   context.textAlign = "left";
   const times = Math.round(pixelOf(state) / pixelOf(near));
-  context.fillText(`step 1 of ${steps.length}, drawn ${times} times as wide`, left, over + 10);
+  context.fillText(`first of ${stepsText(run)}, ${times} times as wide`, left, over + 10, right - left);
 }

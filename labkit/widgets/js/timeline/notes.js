@@ -40,10 +40,11 @@ function paintBytes(context, state) {
     const end = Math.min(xIn(state, number, run.span), state.width - RIGHT);
     const ranks = state.layout.without[number] ?? [];
     const few = ranks.length ? `; ranks ${ranksText(ranks)} compute for less than 2 % of the time: not drawn` : "";
-    const words = `${mostBytes(run)}${few}`;
-    const wide = context.measureText(words).width;
     const left = Math.max(LEFT, BOLDER * context.measureText(run.name).width);
-    if (left + 4 + wide > end - ENDS) return;
+    const holds = (text) => left + 4 + context.measureText(text).width <= end - ENDS;
+    const words = [`${mostBytes(run)}${few}`, mostBytes(run)].find(holds);
+    if (!words) return;
+    const wide = context.measureText(words).width;
     context.fillStyle = state.theme.paper; // no line of the axis goes through words
     context.fillRect(left + 2, y + 1, wide + 4, 15);
     context.fillStyle = state.theme.quiet;

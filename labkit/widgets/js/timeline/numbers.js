@@ -1,5 +1,6 @@
 // The numbers of an interval of time: all from the columns the picture is painted from.
 
+import { latencies } from "./exchanges.js";
 import { hiddenWaits } from "./hidden.js";
 import { COMMUNICATION, isKnownOf } from "./kinds.js";
 import { lateRanks, workingRank } from "./last_ranks.js";
@@ -196,6 +197,7 @@ export function numbers(shown, from, to) {
     inTime: run.in_time,
     works: worksOf(run, ranks),
     late: lateOf(run, ranks, [t0, t1]),
+    latency: latencies(run),
     ...sharesOf(sums, all, isKnownOf(run)),
     busbw: busBandwidth(run, t0, t1),
   };

@@ -13,6 +13,7 @@ function timesText(times) {
 }
 
 const MOST = 0.5; // of a difference: what is more of it is a reason for it
+const COUNTS = 0.1; // of a run: what is more of it is worth a tile
 
 const percent = (share) => `${Math.round(100 * share)} %`;
 
@@ -100,8 +101,16 @@ function explains([run, other], [before, after]) {
   return (after / other.numRanks - before / run.numRanks) * change > 0;
 }
 
-/** Of two runs, where one rank's communication makes most of the difference: its bytes, and how long it takes. */
-function movingTiles(numbers) {
+/** Of the second of two runs, how long the last bytes of its steps are on their way, where that counts; else none. */
+function latencyTile([, { latency, window }], name, isZoomed) {
+  const [count, each, sum] = latency ?? [];
+  const words = latency && !isZoomed && sum > COUNTS * window ? timeText(sum) : "";
+  const product = words && productOf([count, each], words);
+  return product ? [[`latency, once in each step: ${name}`, product + words]] : [];
+}
+
+/** Of two runs, where one rank's communication makes most of the difference: its bytes, and what else takes time. */
+function movingTiles(numbers, isZoomed, names) {
   const [run, other] = numbers;
   if (!other) return [];
   const change = other.window - run.window;
@@ -112,7 +121,9 @@ function movingTiles(numbers) {
   if (!(by("communication") > MOST * Math.abs(change))) return [];
   const isEven = ofRank.every((each) => each.sent === each.received) && by("sent") > 0;
   const bytes = [`rank ${busiest} sends, and receives as much`, of("sent").map(bytesText).join(" → ")];
-  return [...(isEven ? [bytes] : []), [`rank ${busiest} communicates`, timesText(of("communication"))]];
+  const latency = isEven && latencyTile(numbers, names[1], isZoomed);
+  const rest = latency?.length ? latency : [[`rank ${busiest} communicates`, timesText(of("communication"))]];
+  return [...(isEven ? [bytes] : []), ...rest];
 }
 
 const SLOWER = 1.1; // times the others' computing: less is no reason to come last
@@ -173,7 +184,7 @@ export function tilesOf(numbers, isZoomed, names = []) {
   const [waiting, all] = PARTS.map((part) => partTile(numbers, inView, part));
   const isOneBase = numbers.length > 1 || countOf(numbers[0]) === numbers[0].numRanks;
   const exposed = isOneBase ? all : []; // a share of all ranks beside one of some reads as a part of the same whole
-  const moving = movingTiles(numbers);
+  const moving = movingTiles(numbers, isZoomed, names);
   const cost = costTile(numbers);
   const isTold = numbers.length > 1 || cost.length > 0;
   return [
