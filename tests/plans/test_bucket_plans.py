@@ -32,6 +32,15 @@ def test_torchs_ddp_makes_these_buckets_step_by_step(graph: str) -> None:
         assert [size for size, *_ in buckets] == [each.num_bytes for each in sent(sizes, plan, link, used)]
 
 
+@pytest.mark.in_turn
+def test_what_is_called_ddps_default_are_the_buckets_of_torchs_ddp(evaluate: Evaluate) -> None:
+    sizes, plan = labkit.run(bucket_programs.as_delivered, on=labkit.local(2), echo=False).results[0]
+    filled = [sum(sizes[index] for index in bucket) / 2**20 for bucket in plan]
+    assert len(plan) > 3 and filled[0] > 1 and all(full > 25 for full in filled[1:-1])  # it may hold more than its cap
+    rule = "ddpPlan(sizes, 25 * 2**20, 2**20, sizes.map((_, k) => k), 'default', 3, true)"
+    assert evaluate("buckets", rule, sizes=sizes) == plan
+
+
 def test_rebuilt_buckets_leave_in_the_order_of_use_and_hide_more() -> None:
     sizes, used = [2**20] * 16, list(reversed(range(16)))
     exposed = {

@@ -56,6 +56,18 @@ def three_steps(told: dict[str, bool]) -> list[int]:
     return [parameter.numel() * 4 for parameter in model.parameters()]
 
 
+def as_delivered() -> tuple[list[int], list[list[int]]]:
+    """Return the bytes of 40 gradients, and the buckets that DDP makes of them by default."""
+    widths = [256 + 37 * (layer * layer % 29) for layer in range(41)]
+    model = nn.Sequential(*(nn.Linear(*pair, bias=False) for pair in pairwise(widths)))
+    ddp = nn.parallel.DistributedDataParallel(model)
+    for _ in range(3):
+        ddp(torch.ones(2, widths[0])).mean().backward()
+    told = str(ddp._get_ddp_logging_data()["rebuilt_per_bucket_param_indices"])
+    plan = [[int(index) for index in bucket.split()] for bucket in told.split(", ")]
+    return [parameter.numel() * 4 for parameter in model.parameters()], plan
+
+
 def hooked(name: str) -> tuple[list[Tensor], list[Tensor]]:
     """Return this rank's gradients, and what torch's hook makes of those of all ranks."""
     torch.manual_seed(0)

@@ -7,7 +7,7 @@ import { seconds, secondsOf } from "../figure/units.js";
 import { mib } from "./plan.js";
 
 const MIB = 2 ** 20;
-export const TORCHS = { cap: 25 * MIB, first: MIB }; // of torch's DDP where nobody says otherwise
+export const TORCHS = { cap: 25 * MIB, first: MIB, isUntilFull: true }; // of torch's DDP where nobody says otherwise
 const [ROW, BAR] = [19, 12]; // pixels
 const ENDS = [42, 136, 186, 248]; // pixels from a cap to where its columns end: those of HEADS
 const HEADS = ["buckets", "communication", "hidden", "step"];
@@ -64,7 +64,7 @@ function rowOf({ data, values, ways, curve, best, now }, group) {
     words: beside + (isBest ? "  ✓ best" : ""),
     more: [
       isThis && "shown above",
-      !cap && "first bucket 1 MiB, others 25 MiB",
+      !cap && "first bucket full at 1 MiB, others at 25",
       plan.length === 1 && !overlapped && "all sent after backward",
     ].filter(Boolean),
     isThis,

@@ -15,13 +15,16 @@ export const mib = (size) => `${Number((size / 2 ** 20).toPrecision(3))} MiB`;
 /** A share in words. */
 export const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
-/** Buckets in the order they are sent: from the last parameter to the first or in a given order, filled to the cap. */
-export function bucketPlan(sizes, cap, first, order = range(sizes.length).reverse()) {
+/**
+ * Buckets in the order they are sent: from the last parameter to the first or in a given order. A parameter that would
+ * exceed the cap begins a bucket; torch's DDP closes one only when it is full, and so may exceed it.
+ */
+export function bucketPlan(sizes, cap, first, order = range(sizes.length).reverse(), isUntilFull = false) {
   const buckets = [];
   let filled = 0;
   for (const parameter of order) {
     const limit = (buckets.length === 1 && first) || cap;
-    if (!buckets.length || filled + sizes[parameter] > limit) {
+    if (!buckets.length || (isUntilFull ? filled >= limit : filled + sizes[parameter] > limit)) {
       buckets.push([]);
       filled = 0;
     }
@@ -31,11 +34,11 @@ export function bucketPlan(sizes, cap, first, order = range(sizes.length).revers
   return buckets;
 }
 
-/** The buckets of one step of torch's DDP; an empty one says what was used (labkit/widgets/buckets.py says why). */
-export function ddpPlan(sizes, cap, first, used, graph, step) {
+/** The buckets of one step of torch's DDP; an empty one says what was used (labkit/plans/reference/bucket_plans.py says why). */
+export function ddpPlan(sizes, cap, first, used, graph, step, isUntilFull) {
   const isStatic = graph === "static_graph";
-  if (graph === "find_unused_parameters") return [...bucketPlan(sizes, cap, first), []];
-  if (step > 1 + isStatic) return bucketPlan(sizes, cap, first, [...used].reverse());
+  if (graph === "find_unused_parameters") return [...bucketPlan(sizes, cap, first, undefined, isUntilFull), []];
+  if (step > 1 + isStatic) return bucketPlan(sizes, cap, first, [...used].reverse(), isUntilFull);
   const all = range(sizes.length);
   return isStatic && step === 1 ? [[], all] : [all];
 }

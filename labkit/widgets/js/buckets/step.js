@@ -11,8 +11,8 @@ function usedOrder(data, registered) {
   return data.used ?? (registered === "as used" ? all : all.reverse());
 }
 
-function planOf(data, { cap, first, graph, turn }, used) {
-  if (!data.plans) return ddpPlan(data.sizes, cap, first, used, graph, turn);
+function planOf(data, { cap, first, graph, turn, isUntilFull }, used) {
+  if (!data.plans) return ddpPlan(data.sizes, cap, first, used, graph, turn, isUntilFull);
   return data.plans[data.caps.indexOf(cap)] ?? [range(data.sizes.length)];
 }
 
