@@ -137,8 +137,8 @@ const ENTRIES = [
   [8],
   [4],
   [7],
-  ["hidden", "┅", "call waits to start, computing goes on"],
   [3],
+  ["hidden", "┅", "called; "],
   [6],
   ["exposed", "▁", "exposed: no computing hides it"],
   ["message", "↗", "message"],
@@ -175,7 +175,9 @@ export function legendOf(runs, present) {
   };
   const patches = ENTRIES.filter(([c, sign]) => sign || present.has(c)).map(([c, sign, words]) => {
     if (!sign) return categoryPatch([nameOf(c), ...run.categories[c].slice(1)], c);
-    const who = c === "late" ? namesOf(lateRanks(run)) : "";
+    const late = lateRanks(run);
+    const last = late.length > 1 ? "the last rank" : namesOf(late);
+    const who = { late: namesOf(late), hidden: `${last} has not called yet` }[c] ?? "";
     return element("span", { "data-mark": c, hidden: true }, element("b", {}, sign), ` ${words}${who}`);
   });
   if (other) {
