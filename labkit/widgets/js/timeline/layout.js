@@ -186,6 +186,9 @@ export const timeOf = (state, x) => state.view[0] + (x - LEFT) * pixelOf(state);
 /** A state in which the whole lies in view, as the strip shows it. */
 export const wholeOf = (state) => ({ ...state, view: state.whole });
 
+/** That part between two pixels in which time lies. */
+export const within = ({ right }, from, to) => [Math.max(from, LEFT), Math.min(to, right)];
+
 /** Where the row of an event lies, or its track of it, if it has one. */
 export const placeOf = (state, run, event) =>
   state.layout.bars.find(

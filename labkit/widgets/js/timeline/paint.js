@@ -85,9 +85,11 @@ function clearOutside(context, state) {
   const { right } = state;
   context.fillStyle = state.theme.paper;
   for (const { run, y, bar } of state.layout.rows) {
-    const [from, to] = [0, state.runs[run].span].map((time) => Math.round(xIn(state, run, time)));
-    if (from > LEFT) context.fillRect(LEFT, y, Math.min(from, right) - LEFT, bar);
-    if (to < right) context.fillRect(Math.max(to, LEFT), y, right - Math.max(to, LEFT), bar);
+    const [from, to] = [0, state.runs[run].span].map((time) =>
+      Math.max(LEFT, Math.min(Math.round(xIn(state, run, time)), right)),
+    );
+    context.fillRect(LEFT, y, from - LEFT, bar);
+    context.fillRect(to, y, right - to, bar);
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { twinOf } from "./complete.js";
 import { RECEIVE, REGION, SEND, isCopy, labelOf } from "./kinds.js";
-import { LEFT, TOP, holdsNames, pixelOf, placeOf, windowOf, xIn, xOf } from "./layout.js";
+import { LEFT, TOP, holdsNames, pixelOf, placeOf, windowOf, within, xIn, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
 
@@ -35,7 +35,7 @@ export function widthOf(context, state, text) {
 
 /** Write words in bold between two pixels, about a middle; without colours nothing. Returns where they end, else 0. */
 export function writeBold(context, state, words, [from, to], middle, y, colours) {
-  const [left, right] = [Math.max(from, LEFT), Math.min(to, state.right)];
+  const [left, right] = within(state, from, to);
   context.font = `700 ${FONT}`;
   const half = context.measureText(words).width / 2 + PAD;
   const fits = 2 * half <= right - left;
@@ -99,7 +99,7 @@ export function paintNames(context, state) {
     const run = state.runs[place.run];
     if (place.row.lane === REGION || !holdsNames(place.bar)) continue;
     eachWide(state, place, 14, (event, x, wide, category) => {
-      const ends = [Math.max(x, LEFT), Math.min(x + wide, state.right)];
+      const ends = within(state, x, x + wide);
       const label = labelOf(run, event);
       if (!state.hatched[category]) writeName(context, state, lineOf(place, label), label, category, ends);
     });

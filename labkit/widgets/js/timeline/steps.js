@@ -1,7 +1,7 @@
 // Steps of a run: each ends with a region called optimizer.
 
 import { REGION, labelOf } from "./kinds.js";
-import { LEFT, TOP, isZoomed, xOf } from "./layout.js";
+import { TOP, isZoomed, within, xOf } from "./layout.js";
 import { once } from "./once.js";
 import { widthOf } from "./paint_marks.js";
 
@@ -41,16 +41,16 @@ export function paintSteps(context, state) {
   const edges = stepEdges(state.runs[0]).map((time) => Math.round(xOf(state, time)));
   context.textAlign = "center";
   edges.slice(1).forEach((to, k, { length }) => {
-    const some = isZoomed(state) ? [`step ${k + 1} of ${length}`] : [];
     const from = edges[k];
     if (to - from < APART) return;
     context.fillStyle = theme.edge;
     context.fillRect(from, TOP + 6, to - from, 1);
     for (const x of [from, Math.min(to, end - 1)]) context.fillRect(x, TOP, 1, layout.height - TOP);
-    const [left, right] = [Math.max(from, LEFT), Math.min(to, end)];
-    const words = [...some, `step ${k + 1}`, `${k + 1}`].find(
-      (each) => widthOf(context, state, each) + 16 < right - left,
-    );
+    const [left, right] = within(state, from, to);
+    const number = k + 1;
+    const words = [`step ${number} of ${length}`, `step ${number}`, `${number}`]
+      .slice(isZoomed(state) ? 0 : 1)
+      .find((each) => widthOf(context, state, each) + 16 < right - left);
     if (!words) return;
     const [x, half] = [(left + right) / 2, widthOf(context, state, words) / 2 + 5];
     context.fillStyle = theme.paper;
