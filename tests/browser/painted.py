@@ -22,7 +22,7 @@ READ = """(root) => {
   if (state.arrows) view.press("a");
   view.press("Home");
   view.draw();
-  const columns = Math.round((state.width - 124 - 54) * state.ratio), x = Math.round(124 * state.ratio);
+  const columns = Math.round((state.right - 124) * state.ratio), x = Math.round(124 * state.ratio);
   const context = canvas.getContext("2d");
   const ground = [1, 3, 5].map((at) => parseInt(state.theme.band.slice(at, at + 2), 16));
   const line = (y) => {

@@ -109,7 +109,7 @@ def test_the_timelines_page_is_painted_and_answers_wheel_pointer_and_keys(engine
     assert "Critical path, 2 ms" in engine.evaluate("() => document.querySelector('.labkit-detail').textContent")
     engine.press("Escape", "ArrowRight")
     assert "rank 0, forward" in engine.evaluate("() => document.querySelector('[aria-live]').textContent")
-    ends = engine.evaluate(f"() => [0.25, 0.5].map((share) => 124 + share * ({V}.state.width - 178))")
+    ends = engine.evaluate(f"() => [0.25, 0.5].map((share) => 124 + share * ({V}.state.right - 124))")
     engine.drag([(left + ends[0] + 2, row + 40), (left + ends[0] + 40, row + 40), (left + ends[1] - 3, row + 40)])
     assert engine.evaluate(f"() => {V}.state.measured") == [500_000, 1_000_000]
     seen(engine, "timeline")

@@ -57,7 +57,7 @@ def test_streams_have_rows_and_waits_have_arrows_that_the_legend_explains(opened
       const { state } = v, run = state.runs[0], found = [];
       const rowOf = (event) => state.layout.rows.find(({ row }) => event >= row.first && event < row.last);
       const [r, g, b] = [1, 3, 5].map((at) => parseInt(state.theme.ink.slice(at, at + 2), 16));
-      const [a, z] = state.view, scale = (state.width - 124 - 54) / (z - a);
+      const [a, z] = state.view, scale = (state.right - 124) / (z - a);
       run.held_to.forEach((to, k) => {
         const [from, until] = [rowOf(run.held_from[k]), rowOf(to)];
         if (!from || from === until) return;

@@ -84,11 +84,11 @@ def test_the_strip_shows_how_busy_the_run_is_and_moves_the_window(opened: Any) -
     assert busy[columns // 8] == pytest.approx(0.25) and busy[int(0.6 * columns)] == pytest.approx(0.5)
     assert busy.mean() == pytest.approx((4 + 2 + 2 + 2) / 8 / 4, abs=0.01)
     assert page.locator("canvas.labkit-strip").is_hidden()  # the picture shows the whole run
-    painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[124, 0, v.strip.width - 178, 26]"))
+    painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[124, 0, v.state.right - 124, 26]"))
     assert painted.sum() == 0 or painted.max() <= 26  # covered by the window's shade while all is in view
     page.evaluate(f"() => {VIEW}.show({2 * MS}, {4 * MS})")
     page.wait_for_selector("canvas.labkit-strip", state="visible")
-    painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[124, 0, v.strip.width - 178, 26]"))
+    painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[124, 0, v.state.right - 124, 26]"))
     outside = [x for x in range(columns) if not 0.23 * columns < x < 0.52 * columns]
     assert np.abs(painted[outside] - 22 * busy[outside]).max() <= 2
 
@@ -123,7 +123,7 @@ def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opene
     assert most >= 4 * 4_000_000
     for place in places:
         times, held = memory_curve(timeline, place["rank"])
-        box = f"[124, {round(place['y'])}, v.canvas.width - 178, {place['height']}]"
+        box = f"[124, {round(place['y'])}, v.state.right - 124, {place['height']}]"
         painted = _pixels(page, "v.canvas", "v.state.theme.held", box)
         low, high = _of(page, "v.state.view")
         edges = timeline.start_ns.min() + low + np.linspace(0, high - low, len(painted) + 1)
@@ -138,7 +138,7 @@ def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opene
 @pytest.mark.long
 def test_the_error_of_a_clock_is_drawn_at_the_edges_of_its_bars_and_said(opened: Any) -> None:
     page = opened(steps())
-    scale = (_of(page, "v.state.width") - 178) / (8 * MS)
+    scale = (_of(page, "v.state.right") - 124) / (8 * MS)
     rows = _of(page, "v.state.layout.rows.map(({ y, bar, row }) => [row.rank, row.lane, y, bar])")
     (place,) = [each for each in rows if each[:2] == [1, COMPUTE]]
     edge, reach = 124 + 6 * MS * scale, 0.2 * MS * scale
@@ -156,7 +156,7 @@ def test_the_error_of_a_clock_is_drawn_at_the_edges_of_its_bars_and_said(opened:
 @pytest.mark.in_turn
 def test_the_critical_path_is_drawn_over_both_ranks(opened: Any) -> None:
     page = opened(steps())
-    columns = """[...Array(v.canvas.width - 178).keys()].map((x) =>
+    columns = """[...Array(v.state.right - 124).keys()].map((x) =>
       v.canvas.getContext("2d").getImageData(124 + x, 0, 1, v.canvas.height).data.join())"""
     plain = _of(page, columns)
     page.press("canvas", "c")
@@ -165,7 +165,7 @@ def test_the_critical_path_is_drawn_over_both_ranks(opened: Any) -> None:
     assert changed.mean() > 0.95  # from the first begin to the last end
     on_edge = """[[0, 0.25], [1, 0.875], [1, 0.4]].map(([rank, share]) => {
       const { y } = v.state.layout.rows.find(({ row }) => row.rank === rank && row.lane === 0);
-      const x = Math.round(124 + share * (v.canvas.width - 178));
+      const x = Math.round(124 + share * (v.state.right - 124));
       const [r, g, b] = v.canvas.getContext("2d").getImageData(x, y + 1, 1, 1).data;
       return "#" + [r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("") === v.state.theme.path;
     })"""
@@ -209,7 +209,7 @@ def test_each_of_the_four_files_opens_and_says_what_the_view_says(opened: Any, b
     image = Image.open(io.BytesIO(_export(page, "PNG", tmp_path / "view.png"))).convert("RGB")
     blue = tuple(int(_of(page, "v.state.theme.colours[0]")[at : at + 2], 16) for at in (1, 3, 5))
     place = _of(page, "v.state.layout.rows[0].y")
-    width = _of(page, "v.state.width") - 178
+    width = _of(page, "v.state.right") - 124
     line = [
         image.getpixel((124 + x, image.height - _of(page, "v.canvas.height") + round(place) + 1)) for x in range(width)
     ]
@@ -308,7 +308,7 @@ def test_many_ranks_are_a_cluster_the_slowest_and_outliers_first_and_all_on_the_
 def test_the_collective_under_the_pointer_lights_up_on_every_rank_and_is_told_beside_it(opened: Any) -> None:
     page = opened(cluster(4, 3))
     row = "v.state.layout.rows.find(({ row }) => row.rank === 2 && row.lane === 1)"
-    x, y = 124 + (_of(page, "v.state.width") - 178) * 9.9 / 33, _of(page, f"{row}.y + 3")
+    x, y = 124 + (_of(page, "v.state.right") - 124) * 9.9 / 33, _of(page, f"{row}.y + 3")
     page.hover("canvas >> nth=0", position={"x": x, "y": y})
     page.wait_for_function(f"() => {VIEW}.state.lit.size === 4")
     begins, names = "v.state.runs[0].start[at]", "v.state.runs[0].labels[v.state.runs[0].label[at]][0]"
@@ -332,7 +332,7 @@ def test_what_no_computation_hides_has_a_red_edge_and_a_name_has_no_bar(opened: 
     (place,) = [each for each in _of(page, "v.state.layout.rows.map(({ row, y, bar }) => [row.lane, y, bar])")
                 if each[0] == COMMUNICATION]  # fmt: skip
     _, y, bar = place
-    red = np.array(_pixels(page, "v.canvas", "v.state.theme.alarm", f"[124, {y + bar - 2}, v.canvas.width - 178, 2]"))
+    red = np.array(_pixels(page, "v.canvas", "v.state.theme.alarm", f"[124, {y + bar - 2}, v.state.right - 124, 2]"))
     columns = len(red)
     # The all_reduce lasts from 4 to 10 ms; the rank computes until 8.
     assert red[: int(0.79 * columns)].max() == 0 and red[int(0.81 * columns) : int(0.99 * columns)].min() > 0
@@ -369,15 +369,15 @@ def test_who_comes_last_is_tied_to_the_ends_of_the_waits_which_are_red_and_say_h
     at = {(rank, lane): (y, bar) for rank, lane, y, bar in _of(page, rows)}
     (computing, high), (waits, bar), (ends, _) = at[1, COMPUTE], at[1, COMMUNICATION], at[2, COMPUTE]
     assert waits - computing - high > 14  # the words stand between the lanes, and no arrow goes through them
-    alarm = _pixels(page, "v.canvas", "v.state.theme.alarm", f"[124, {waits}, v.canvas.width - 178, {bar}]")
+    alarm = _pixels(page, "v.canvas", "v.state.theme.alarm", f"[124, {waits}, v.state.right - 124, {bar}]")
     assert max(alarm) > 0 and alarm.index(next(filter(None, alarm))) / len(alarm) == pytest.approx(0.5, abs=0.01)
     assert not page.is_visible("[data-mark=hidden]")
     assert page.inner_text("[data-mark=late]") == "↑ held up by rank 2"
-    between = f"[124, {waits + bar}, v.canvas.width - 178, {ends - waits - bar}]"
+    between = f"[124, {waits + bar}, v.state.right - 124, {ends - waits - bar}]"
     tie = np.array(_pixels(page, "v.canvas", "v.state.theme.alarm", between))
     columns = np.flatnonzero(tie == ends - waits - bar) / (len(tie) - 1)
     assert len(columns) == 2 and columns == pytest.approx(0.75, abs=0.01)  # from who ends the wait to it
-    near, far = (f"[124, {y}, v.canvas.width - 178, 2]" for y in (waits + bar + 4, ends - 2))
+    near, far = (f"[124, {y}, v.state.right - 124, 2]" for y in (waits + bar + 4, ends - 2))
     head, tail = (np.count_nonzero(_pixels(page, "v.canvas", "v.state.theme.alarm", box)) for box in (near, far))
     assert head > tail == 2  # with a head where it waits
     page = opened(steps())
@@ -432,7 +432,8 @@ def test_the_first_step_is_told_and_title_and_tile_say_what_lateness_costs_as_a_
     assert named[0] == f"starts {late} µs late" and len(named) == 2
     assert re.fullmatch(rf"waits \d times, {waiting} µs in all", named[1])
     assert (words.count(f"{late} µs"), words.count(f"{waiting} µs")) == (2, 2)  # in the others what is the same
-    assert page.is_visible("[data-mark=hidden]") and page.is_visible("[data-mark=other]")  # before step 1
+    assert page.inner_text("[data-mark=hidden]") == "┅ called; rank 2 has not called yet"
+    assert page.is_visible("[data-mark=other]")  # before step 1
     page.evaluate(f"() => {VIEW}.show({edges[1]}, {edges[3]})")  # of those in view
     words = _exported(page)
     assert [each for each in words if re.match("(starts|waits|done) ", each)] == named
@@ -441,6 +442,9 @@ def test_the_first_step_is_told_and_title_and_tile_say_what_lateness_costs_as_a_
     page.set_viewport_size({"width": 420, "height": 900})  # no room for both: no number that stands for the other
     page.evaluate(f"() => {VIEW}.resize()")
     assert not [each for each in _exported(page) if re.search(r"\d µs", each)]
+    title = "{ ...v.packed[0], title: v.packed[0].title.replace('Rank 2 comes', 'Ranks 2 and 3 come') }"
+    _of(page, f"v.setRuns([{title}])")
+    assert page.text_content("[data-mark=hidden]") == "┅ called; the last rank has not called yet"
 
 
 @pytest.mark.in_turn
@@ -483,6 +487,66 @@ def test_names_before_rows_keep_off_each_other_and_what_was_held_off_the_area_th
         assert apart > 7 or abs(y - middle) >= 14, (one, other)
     held = [each for each in words if each[0].endswith(" MB")]
     assert bool(held) == has_memory and all(left > _of(page, "v.state.width") - 54 for _, left, *_ in held)
+
+
+@pytest.mark.in_turn
+def test_where_waits_have_no_room_for_words_a_run_opens_on_the_first_of_the_steps_it_speaks_of(
+    open_timeline: Open, tmp_path: Path
+) -> None:
+    labkit.run(trains, 1.75, on=labkit.virtual(8)).timeline.to_html(tmp_path / "page.html")
+    wide, page = (
+        open_timeline(tmp_path / "page.html", viewport={"width": width, "height": 800}, accept_downloads=True)
+        for width in (1000, 400)
+    )
+    tiles = [each.locator(".labkit-tiles").inner_text() for each in (wide, page)]
+    assert tiles[0] == tiles[1] and "in view" not in tiles[1]  # what is said of each step
+    first = _of(wide, "JSON.parse(v.root.dataset.numbers).edges")[:2]
+    assert _of(page, "v.state.view") == first and _of(wide, "v.state.view") == _of(wide, "v.state.whole")
+    late, waiting = re.findall(r"[\d.]+", tiles[0].split("compared with the others")[1])[:2]
+    words = [each[0] for each in page.evaluate(PAINTED)]
+    assert {"step 1 of 3", f"{late} µs late", f"waits {waiting} µs"} <= set(words)
+    assert page.locator("canvas.labkit-strip").is_hidden()
+    hint = "getComputedStyle(v.plot, '::after').content"
+    assert (_of(page, hint), _of(wide, hint)) == ('"Fit shows all steps."', "none")
+    page.emulate_media(media="print")
+    assert _of(page, hint) == "none"  # nobody taps on paper
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 800, "height": 400})  # held the other way
+    page.wait_for_function(f"() => {VIEW}.state.width > 700")
+    assert _of(page, "v.state.view") == first
+    page.click("text=Fit")
+    page.wait_for_function(f"() => {VIEW}.root.dataset.begun === 'false'")
+    assert _of(page, "v.state.view") == _of(page, "v.state.whole") and _of(page, hint) == "none"
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.wait_for_function(f"() => {VIEW}.state.width < 400")
+    assert _of(page, "v.state.view") == _of(page, "v.state.whole")
+
+
+@pytest.mark.in_turn
+def test_time_has_the_whole_width_where_nothing_stands_beside_the_rows(opened: Any) -> None:
+    beside = "v.state.width - v.state.right"
+    assert _of(opened(steps()), beside) == 54  # how busy each row is
+    page = opened(late())
+    assert _of(page, beside) == 8
+    assert max(right for _, _, right, _ in page.evaluate(PAINTED)) <= _of(page, "v.state.width")
+    page = opened(labkit.run(holds_memory, on=labkit.virtual(2)).timeline)
+    page.press("canvas", "y")
+    assert _of(page, beside) == 54  # how much each rank held
+
+
+@pytest.mark.in_turn
+def test_a_picture_is_drawn_for_paper_before_it_is_printed(opened: Any) -> None:
+    page = opened(late())
+    page.evaluate(f"""() => {{
+      const view = {VIEW}, draw = view.draw.bind(view);
+      window.drawn = [];
+      view.draw = () => window.drawn.push(view.canvas.style.width) && draw();
+      addEventListener("afterprint", () => window.drawn.push("printed"));
+    }}""")
+    wide = _of(page, "v.canvas.style.width")
+    page.pdf()
+    drawn = page.evaluate("() => window.drawn")
+    assert [each for each in drawn[: drawn.index("printed")] if each != wide]
 
 
 def _exported(page: Any) -> list[str]:

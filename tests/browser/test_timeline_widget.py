@@ -61,7 +61,7 @@ def _cells(*sources: str) -> list[nbformat.NotebookNode]:
 
 SHARES = """
 v.state.layout.rows.map((place) => {
-  const scale = v.state.ratio, left = Math.round(124 * scale), width = v.canvas.width - left - Math.round(54 * scale);
+  const scale = v.state.ratio, left = Math.round(124 * scale), width = Math.round(v.state.right * scale) - left;
   const y = Math.round(place.y * scale) + 1, pixels = v.canvas.getContext("2d").getImageData(left, y, width, 1).data;
   const ground = [1, 3, 5].map((at) => parseInt(v.state.theme.band.slice(at, at + 2), 16));
   let filled = 0;
@@ -150,7 +150,7 @@ def test_shares_are_painted_numbers_agree_and_keys_stay_in_the_widget(lab: Lab) 
     # Dragging measures, ends snapped to the edges of spans.
     box = canvas.bounding_box()
     assert box is not None
-    x = [box["x"] + _view(lab, f"124 + {share} * (v.state.width - 178)") for share in (0.5, 0.8)]
+    x = [box["x"] + _view(lab, f"124 + {share} * (v.state.right - 124)") for share in (0.5, 0.8)]
     y = box["y"] + _view(lab, "v.state.layout.rows[1].y + 5")
     page.mouse.move(x[0] + 3, y)
     page.mouse.down()

@@ -2,7 +2,7 @@
 
 import { paintCopies } from "./copies.js";
 import { COMPUTE, REGION, labelOf } from "./kinds.js";
-import { LEFT, RIGHT, windowOf, xIn } from "./layout.js";
+import { windowOf, within, xIn } from "./layout.js";
 import { once } from "./once.js";
 import { lowerBound } from "./search.js";
 import { rowBusy } from "./shares.js";
@@ -62,7 +62,7 @@ function paintRow(context, state, { run: number, row, y, bar }) {
     if (run.segmentCategory[s] !== FORWARD) continue;
     for (const ends of outside(run.segmentStart[s], run.segmentEnd[s], regions)) {
       const [from, to] = ends.map((time) => Math.round(xIn(state, number, time)));
-      const [left, right] = [Math.max(from, LEFT), Math.min(to, state.width - RIGHT)];
+      const [left, right] = within(state, from, to);
       if (right - left < SEEN) continue;
       context.fillRect(left, y, right - left, bar);
       state.marks.add("other");

@@ -125,7 +125,8 @@ function categoryPatch([name, , , isHatched, isDotted], c) {
 
 /**
  * Categories, and marks that are no bars, as they are seen: what computes, what sends and receives, what stands still,
- * what lies over them. Of a mark its name as painters know it, what it looks like, and what it means.
+ * what lies over them. Of a mark its name as painters know it, what it looks like, and what it means; @ is who comes
+ * last.
  */
 const ENTRIES = [
   [0],
@@ -137,12 +138,12 @@ const ENTRIES = [
   [8],
   [4],
   [7],
-  ["hidden", "┅", "call waits to start, computing goes on"],
   [3],
+  ["hidden", "┅", "called; @ has not called yet"],
   [6],
   ["exposed", "▁", "exposed: no computing hides it"],
   ["message", "↗", "message"],
-  ["late", "↑", "held up by "],
+  ["late", "↑", "held up by @"],
   ["early", "↗", "message that arrives before it left"],
   ["held", "↓", "a stream waited for another until then"],
   ["path", "▭", "critical path"],
@@ -175,8 +176,9 @@ export function legendOf(runs, present) {
   };
   const patches = ENTRIES.filter(([c, sign]) => sign || present.has(c)).map(([c, sign, words]) => {
     if (!sign) return categoryPatch([nameOf(c), ...run.categories[c].slice(1)], c);
-    const who = c === "late" ? namesOf(lateRanks(run)) : "";
-    return element("span", { "data-mark": c, hidden: true }, element("b", {}, sign), ` ${words}${who}`);
+    const late = lateRanks(run);
+    const who = c === "hidden" && late.length > 1 ? "the last rank" : namesOf(late);
+    return element("span", { "data-mark": c, hidden: true }, element("b", {}, sign), ` ${words.replace("@", who)}`);
   });
   if (other) {
     const words = `${other.name}; ratio: busy time, ${run.name} / ${other.name}`;

@@ -60,41 +60,48 @@ function together(run, { row }, waits) {
 
 const lengthOf = ([begin, end]) => end - begin;
 
-/** How long waits are, in the order of time: [waits, [words, the time alone], whether the rank computes meanwhile]. */
+/**
+ * How long waits are, in the order of time: [waits, [words, fewer words, the time alone], whether the rank computes
+ * meanwhile].
+ */
 function toldOf(hidden, groups) {
   const late = hidden.map((wait) => {
     const long = timeText(lengthOf(wait));
-    return [[wait], [`starts ${long} late`, long], true];
+    return [[wait], [`starts ${long} late`, `${long} late`, long], true];
   });
   const waits = groups.map((group) => {
     const all = timeText(group.reduce((sum, wait) => sum + lengthOf(wait), 0));
-    return [group, [group.length > 1 ? `waits ${group.length} times, ${all} in all` : `waits ${all}`, all]];
+    const words = `waits ${all}`;
+    return [group, [group.length > 1 ? `waits ${group.length} times, ${all} in all` : words, words, all]];
   });
   return [...late, ...waits].sort(([[one]], [[other]]) => one[0] - other[0]);
 }
 
 /**
- * Beside a row how long it waits, over or under the waits: in words once, then in times alone. Where not all have
- * room, in words that differ.
+ * Beside a row how long it waits, over or under the waits: in words once, then in times alone; in fewer words where not
+ * all have room. Where no words leave room for all, in words that differ.
  */
 function tellWaits(context, state, { run, note }, told) {
   const ends = told.map(([waits]) => pixelsOf(state, run, [waits[0][0], waits.at(-1)[1]]));
-  const tell = (isAll, colours) => {
+  const tell = (form, colours) => {
+    const isAll = form >= 0;
     const said = new Set();
     let free = LEFT;
-    return told.every(([, [words, time], isLate], k) => {
-      const form = isAll ? words.replaceAll(/[\d.]+/g, "") : words;
-      const isNew = !said.has(form);
-      said.add(form);
+    return told.every(([, words, isLate], k) => {
+      const kind = isAll ? words[0].replaceAll(/[\d.]+/g, "") : words[0];
+      const isNew = !said.has(kind);
+      said.add(kind);
       const [from, to] = ends[k];
       const room = [free, isLate ? to : (ends[k + 1]?.[0] ?? state.width)];
-      const fitting = [...(isNew ? [words] : []), ...(isAll ? [time] : [])];
-      const end = writeBold(context, state, fitting, room, (from + to) / 2, note, colours);
+      const text = words[isNew ? (form ?? 0) : 2];
+      const end = (isNew || isAll) && writeBold(context, state, text, room, (from + to) / 2, note, colours);
       free = end || free;
       return end || !isAll;
     });
   };
-  tell(tell(true), [state.theme.alarm, state.theme.paper]);
+  const form = [0, 1, 2].find((each) => tell(each));
+  state.untold ||= form === undefined;
+  tell(form, [state.theme.alarm, state.theme.paper]);
 }
 
 /** Tell of each run whose headline names who comes last. */

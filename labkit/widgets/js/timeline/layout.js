@@ -2,12 +2,13 @@
 
 import { isCluster, standouts } from "./cluster.js";
 import { labelOf } from "./kinds.js";
-import { lateRanks } from "./last_ranks.js";
+import { lateRanks, workingRank } from "./last_ranks.js";
 import { Stack } from "./stack.js";
 import { roomForSteps } from "./steps.js";
 
 export const LEFT = 124;
-export const RIGHT = 54;
+export const RIGHT = 54; // of what stands beside the rows
+const EDGE = 8;
 export const TOP = 22;
 export const STRIP = 26;
 
@@ -128,7 +129,13 @@ export const hasTracks = ({ runs, overlay }, { tracks }) => tracks && runs.lengt
 const tracksOf = ({ row, y, bar, ...place }) =>
   row.tracks.map((track, k) => ({ ...place, row: track, y: y + (k * bar) / 2, bar: bar / 2 }));
 
-/** Where every row lies; `tall` times as high as they are at first. */
+/** Whether a headline names who is waited for: then the waits matter, or the tiles say who is busy. */
+const isNamed = (run) => lateRanks(run).length > 0 || workingRank(run) >= 0;
+
+/** Whether it stands beside a row how busy it is: of two runs their lengths matter. */
+const tellsShares = ({ runs, overlay }) => overlay || (runs.length === 1 && !isNamed(runs[0]));
+
+/** Where every row lies, and in `state` where time ends at the right; `tall` times as high as they are at first. */
 export function layOut(state) {
   const { runs, overlay, tall } = state;
   for (const run of runs) run.each = 1;
@@ -137,8 +144,10 @@ export function layOut(state) {
   if (runs.length > 1 && !overlay) way = ofTwo;
   else if (asCluster(state) && runs.length === 1) way = ofCluster;
   const { rows, memories, heads, gapsIn, without, hasSteps, bar, y } = way(state, high);
+  const hasShares = tellsShares(state) && rows.some(({ bar: each, row }) => holdsWords(each) && !row.of);
+  state.right = state.width - (runs.length > 1 || hasShares || memories.length ? RIGHT : EDGE);
   const bars = rows.flatMap((place) => (hasTracks(state, place.row) ? tracksOf(place) : [place]));
-  return { rows, bars, memories, heads, gapsIn, without, hasSteps, bar, height: Math.max(y, TOP + 24) };
+  return { rows, bars, memories, heads, gapsIn, without, hasSteps, hasShares, bar, height: Math.max(y, TOP + 24) };
 }
 
 /** Whether not all of the whole is in view. */
@@ -163,7 +172,7 @@ export function ownWindow(state, run) {
 }
 
 /** How many ns a pixel stands for. */
-export const pixelOf = ({ view, width }) => (view[1] - view[0]) / (width - LEFT - RIGHT);
+export const pixelOf = ({ view, right }) => (view[1] - view[0]) / (right - LEFT);
 
 /** Where a time lies. */
 export const xOf = (state, time) => LEFT + (time - state.view[0]) / pixelOf(state);
@@ -176,6 +185,9 @@ export const timeOf = (state, x) => state.view[0] + (x - LEFT) * pixelOf(state);
 
 /** A state in which the whole lies in view, as the strip shows it. */
 export const wholeOf = (state) => ({ ...state, view: state.whole });
+
+/** That part between two pixels in which time lies. */
+export const within = ({ right }, from, to) => [Math.max(from, LEFT), Math.min(to, right)];
 
 /** Where the row of an event lies, or its track of it, if it has one. */
 export const placeOf = (state, run, event) =>

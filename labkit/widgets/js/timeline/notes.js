@@ -1,7 +1,7 @@
 // Of two runs: how much the rank with most bytes sends and receives.
 
 import { COMMUNICATION, labelOf } from "./kinds.js";
-import { LEFT, RIGHT, ranksText, xIn } from "./layout.js";
+import { LEFT, ranksText, xIn } from "./layout.js";
 import { once } from "./once.js";
 import { bytesText } from "./words.js";
 
@@ -37,7 +37,7 @@ const ENDS = 90; // pixels of how long a run is, beside its end
 function paintBytes(context, state) {
   state.layout.heads.forEach(({ y }, number) => {
     const run = state.runs[number];
-    const end = Math.min(xIn(state, number, run.span), state.width - RIGHT);
+    const end = Math.min(xIn(state, number, run.span), state.right);
     const ranks = state.layout.without[number] ?? [];
     const few = ranks.length ? `; ranks ${ranksText(ranks)} compute for less than 2 % of the time: not drawn` : "";
     const left = Math.max(LEFT, BOLDER * context.measureText(run.name).width);

@@ -1,7 +1,7 @@
 // The strip below the picture: each whole run small, one under the other, with the part in view marked.
 
 import { BLOCKED } from "./kinds.js";
-import { LEFT, RIGHT, STRIP, windowOf, wholeOf, xOf } from "./layout.js";
+import { LEFT, STRIP, windowOf, wholeOf, xOf } from "./layout.js";
 import { begin } from "./paint.js";
 import { shareMatrix } from "./shares.js";
 import { unsplit } from "./unsplit.js";
@@ -35,11 +35,11 @@ function busyColumns(run, t0, t1, columns) {
   });
 }
 
-/** Paint that of each run; it is computed anew only where runs, offset or width changed. */
+/** Paint that of each run; it is computed anew only where runs, offset or room changed. */
 function paintBusy(context, state) {
-  const { width, ratio, theme, runs, whole, offset } = state;
+  const { right, ratio, theme, runs, whole, offset } = state;
   const high = (STRIP / runs.length) * ratio;
-  const columns = Math.max(Math.round((width - LEFT - RIGHT) * ratio), 1);
+  const columns = Math.max(Math.round((right - LEFT) * ratio), 1);
   const left = Math.round(LEFT * ratio);
   const key = [columns, whole, offset, ...runs.map((run) => run.start.length)].join();
   if (state.overviewOf !== key) {

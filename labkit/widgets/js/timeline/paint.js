@@ -3,8 +3,8 @@
 
 import { twinOf } from "./complete.js";
 import { REGION } from "./kinds.js";
-import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, ranksText, windowOf, xIn, xOf } from "./layout.js";
-import { lateRanks, workingRank } from "./last_ranks.js";
+import { LEFT, TOP, holdsWords, ownWindow, pixelOf, ranksText, windowOf, xIn, xOf } from "./layout.js";
+import { lateRanks } from "./last_ranks.js";
 import { paintLate } from "./late.js";
 import { paintOther } from "./forward.js";
 import { paintEnlarged } from "./enlarged.js";
@@ -24,7 +24,7 @@ import { bytesText, lasted, tickStep, timeText, unitOf } from "./words.js";
 const LATE_FONT = `700 ${FONT}`;
 const HEAD_FONT = LATE_FONT.replace("12", "13");
 const END_FONT = `600 ${FONT.replace("12", "16")}`;
-const TICK = 90; // pixels between two ticks, at least
+const [TICK, NEAR] = [90, 65]; // pixels between two ticks, at least; where few have room
 const PEAK = 7; // pixels of a peak of memory, at least
 const NAME_ROOM = 63; // pixels left of the names of streams
 const NAME_APART = 8; // pixels between a rank's name and a lane's
@@ -46,8 +46,9 @@ export function begin(context, state, height, pixels) {
 
 /** Paint all there is; `shares` paints the bars. */
 export function paint(context, state, shares = paintShares) {
-  const { layout, width, runs } = state;
+  const { layout, right, runs } = state;
   state.marks.clear();
+  state.untold = false;
   begin(context, state, layout.height, shares);
   if (runs.length > 1 && !state.overlay) clearOutside(context, state);
   paintAxis(context, state);
@@ -55,7 +56,7 @@ export function paint(context, state, shares = paintShares) {
   for (const memory of layout.memories) paintMemory(context, state, memory);
   context.save();
   context.beginPath();
-  context.rect(LEFT, 0, width - LEFT - RIGHT, layout.height);
+  context.rect(LEFT, 0, right - LEFT, layout.height);
   context.clip();
   paintOther(context, state);
   paintSeams(context, state);
@@ -81,30 +82,32 @@ export function paint(context, state, shares = paintShares) {
 
 /** Leave no ground of a lane before its run begins and after it ends: there it is not idle. */
 function clearOutside(context, state) {
-  const right = state.width - RIGHT;
+  const { right } = state;
   context.fillStyle = state.theme.paper;
   for (const { run, y, bar } of state.layout.rows) {
-    const [from, to] = [0, state.runs[run].span].map((time) => Math.round(xIn(state, run, time)));
-    if (from > LEFT) context.fillRect(LEFT, y, Math.min(from, right) - LEFT, bar);
-    if (to < right) context.fillRect(Math.max(to, LEFT), y, right - Math.max(to, LEFT), bar);
+    const [from, to] = [0, state.runs[run].span].map((time) =>
+      Math.max(LEFT, Math.min(Math.round(xIn(state, run, time)), right)),
+    );
+    context.fillRect(LEFT, y, from - LEFT, bar);
+    context.fillRect(to, y, right - to, bar);
   }
 }
 
 /** One line of the grid with its time, where that has room. */
 function paintTick(context, state, time, words) {
-  const { theme, width, layout } = state;
+  const { theme, width, right, layout } = state;
   const x = xOf(state, time);
   context.fillStyle = theme.grid;
   context.fillRect(Math.round(x), TOP - 5, 1, layout.height - TOP + 1);
   context.fillStyle = theme.quiet;
   const half = context.measureText(words).width / 2;
-  if (x - half > LEFT - 14 && x + half < width - RIGHT + 20) context.fillText(words, x, 8);
+  if (x - half > LEFT - 14 && x + half < Math.min(right + 20, width)) context.fillText(words, x, 8);
 }
 
 function paintAxis(context, state) {
-  const { view, theme, width, layout, overlay } = state;
+  const { view, theme, width, right, layout, overlay } = state;
   if (!state.runs.some(({ span }) => span)) return;
-  const step = tickStep(TICK * pixelOf(state), 1);
+  const step = tickStep((right - LEFT < 4 * TICK ? NEAR : TICK) * pixelOf(state), 1);
   const [unit, size] = unitOf(Math.min(view[1], step * 1e4));
   const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
   context.fillStyle = theme.quiet;
@@ -114,15 +117,8 @@ function paintAxis(context, state) {
   }
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
-  const hasNames = layout.rows.some(({ bar, row }) => holdsWords(bar) && !row.of);
-  if (hasNames && hasShares(state)) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
+  if (layout.hasShares) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
 }
-
-/** Whether a headline names who is waited for: then the waits matter, or the tiles say who is busy. */
-const isNamed = (run) => lateRanks(run).length > 0 || workingRank(run) >= 0;
-
-/** Whether it stands beside a row how busy it is: of two runs their lengths matter. */
-const hasShares = ({ runs, overlay }) => overlay || (runs.length === 1 && !isNamed(runs[0]));
 
 /** Names of runs, ranks and lanes, and how busy each row is. */
 function paintRowNames(context, state) {
@@ -149,7 +145,7 @@ function paintRowNames(context, state) {
     context.fillStyle = theme.quiet;
     context.textAlign = "right";
     if (!row.of) context.fillText(laneName(context, state, place), LEFT - 5, y + bar / 2);
-    if (row.lane === REGION || row.of || !hasShares(state)) continue;
+    if (row.lane === REGION || row.of || !layout.hasShares) continue;
     context.fillText(busyText(state, place), width - 6, y + bar / 2);
   }
 }
@@ -170,7 +166,7 @@ function paintName(context, state, place) {
 
 /** Where each of two runs ends, a line with its length. */
 function paintEnds(context, state) {
-  const { runs, layout, theme, width, overlay } = state;
+  const { runs, layout, theme, width, right, overlay } = state;
   if (runs.length < 2 || overlay) return;
   context.font = END_FONT;
   context.fillStyle = theme.ink;
@@ -178,7 +174,7 @@ function paintEnds(context, state) {
     const run = runs[number];
     const bottom = (layout.heads[number + 1]?.y ?? layout.height) - 4;
     const x = Math.ceil(xIn(state, number, run.measured?.[1] ?? run.span));
-    if (x < LEFT || x > width - RIGHT + 1) return;
+    if (x < LEFT || x > right + 1) return;
     const words = timeText(lasted(run));
     context.fillRect(x, y + 2, 1.5, bottom - y - 2);
     const isRight = x + 8 + context.measureText(words).width < width;

@@ -2,7 +2,7 @@
 
 import { twinOf } from "./complete.js";
 import { RECEIVE, REGION, SEND, isCopy, labelOf } from "./kinds.js";
-import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, windowOf, xIn, xOf } from "./layout.js";
+import { LEFT, TOP, holdsNames, pixelOf, placeOf, windowOf, within, xIn, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
 
@@ -33,25 +33,21 @@ export function widthOf(context, state, text) {
   return width;
 }
 
-/**
- * Write the first of some words, in bold, that fit between two pixels, about a middle; without colours nothing.
- * Returns where they end, 0 if none fit.
- */
+/** Write words in bold between two pixels, about a middle; without colours nothing. Returns where they end, else 0. */
 export function writeBold(context, state, words, [from, to], middle, y, colours) {
-  const [left, right] = [Math.max(from, LEFT), Math.min(to, state.width - RIGHT)];
+  const [left, right] = within(state, from, to);
   context.font = `700 ${FONT}`;
-  const halves = words.map((each) => context.measureText(each).width / 2 + PAD);
-  const k = halves.findIndex((half) => 2 * half <= right - left);
-  const half = halves[k];
+  const half = context.measureText(words).width / 2 + PAD;
+  const fits = 2 * half <= right - left;
   const x = Math.min(Math.max(middle, left + half), right - half);
-  if (half && colours) {
+  if (fits && colours) {
     context.fillStyle = colours[1]; // no line goes through words
     context.fillRect(x - half, y - 7, 2 * half, 14);
     context.fillStyle = colours[0];
-    context.fillText(words[k], x, y);
+    context.fillText(words, x, y);
   }
   context.font = FONT;
-  return half ? x + half : 0;
+  return fits ? x + half : 0;
 }
 
 /** Letters that a name has at least where its last words are left out: fewer say nothing. */
@@ -103,7 +99,7 @@ export function paintNames(context, state) {
     const run = state.runs[place.run];
     if (place.row.lane === REGION || !holdsNames(place.bar)) continue;
     eachWide(state, place, 14, (event, x, wide, category) => {
-      const ends = [Math.max(x, LEFT), Math.min(x + wide, state.width - RIGHT)];
+      const ends = within(state, x, x + wide);
       const label = labelOf(run, event);
       if (!state.hatched[category]) writeName(context, state, lineOf(place, label), label, category, ends);
     });
@@ -166,7 +162,7 @@ export function paintClockErrors(context, state) {
 
 /** Draw the measured interval, with its length at the bottom. */
 function paintMeasured(context, state) {
-  const { layout, theme, measured, width } = state;
+  const { layout, theme, measured, right } = state;
   const [a, b] = measured.map((time) => xOf(state, time));
   context.fillStyle = theme.selection;
   context.fillRect(a, TOP - 4, b - a, layout.height);
@@ -174,7 +170,7 @@ function paintMeasured(context, state) {
   for (const x of [a, b]) context.fillRect(Math.round(x), TOP - 4, 1, layout.height);
   const text = timeText(measured[1] - measured[0]);
   const wide = context.measureText(text).width + 8;
-  const left = Math.max(LEFT, Math.min((a + b - wide) / 2, width - RIGHT - wide));
+  const left = Math.max(LEFT, Math.min((a + b - wide) / 2, right - wide));
   context.fillStyle = theme.ink;
   context.fillRect(left, layout.height - 18, wide, 16);
   context.fillStyle = theme.paper;

@@ -1,7 +1,7 @@
 // Named regions: brackets above a rank, those inside others a little lower.
 
 import { REGION, labelOf } from "./kinds.js";
-import { LEFT, RIGHT, holdsNames, windowOf, xIn } from "./layout.js";
+import { LEFT, holdsNames, windowOf, xIn } from "./layout.js";
 import { widthOf } from "./paint_marks.js";
 import { lowerBound } from "./search.js";
 
@@ -36,7 +36,7 @@ export function paintRegions(context, state) {
 
 function paintRow(context, state, number, row, y, bar) {
   const run = state.runs[number];
-  const right = state.width - RIGHT;
+  const right = state.right;
   const stop = lowerBound(run.start, row.first, row.last, windowOf(state, number)[1]);
   row.depths ??= depthsOf(run, row);
   for (let i = row.first; i < stop; i++) {

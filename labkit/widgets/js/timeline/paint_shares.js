@@ -2,7 +2,7 @@
 // edges of bars lie on pixels.
 
 import { REGION } from "./kinds.js";
-import { LEFT, RIGHT, windowOf } from "./layout.js";
+import { LEFT, windowOf } from "./layout.js";
 import { shareMatrix } from "./shares.js";
 import { snapEdges } from "./snapping.js";
 import { stripShares } from "./strips.js";
@@ -109,8 +109,8 @@ export function sharesOf(run, row, [t0, t1], columns, categories, shares) {
 
 /** Paint every row's pixel columns into one image. */
 export function paintShares(context, state) {
-  const { layout, runs, ratio, theme, width } = state;
-  const columns = Math.round((width - LEFT - RIGHT) * ratio);
+  const { layout, runs, ratio, theme, right } = state;
+  const columns = Math.round((right - LEFT) * ratio);
   const categories = runs[0].categories.length;
   if (columns < 1) return;
   const inks = inksOf(theme);

@@ -1,7 +1,7 @@
 // Pointer and wheel, on the picture and on the strip below it.
 
 import { hit, snap } from "./edges.js";
-import { LEFT, RIGHT, pixelOf, shiftOf, timeOf, wholeOf } from "./layout.js";
+import { LEFT, pixelOf, shiftOf, timeOf, wholeOf } from "./layout.js";
 import { measure } from "./moving.js";
 
 const NEAR = 6; // pixels within which ends snap to edges, and edges of the strip's window are taken
@@ -40,13 +40,13 @@ function turnWheel(view, event) {
   }
   if (!(event.ctrlKey || event.metaKey || document.activeElement === view.canvas)) return;
   event.preventDefault();
-  const { width } = view.state;
+  const { right, width } = view.state;
   if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
     view.pan((event.deltaX || event.deltaY) / width);
     return;
   }
   const factor = Math.exp(between(-WHEEL, event.deltaY, WHEEL) * 0.003);
-  view.zoom(factor, between(0, (event.offsetX - LEFT) / (width - LEFT - RIGHT), 1));
+  view.zoom(factor, between(0, (event.offsetX - LEFT) / (right - LEFT), 1));
 }
 
 /** The event under the pointer, as { run, event }, or null. */
@@ -89,7 +89,7 @@ function move(view, event) {
     view.show(drag.view[0] + by, drag.view[1] + by);
     return;
   }
-  const ends = [drag.x, between(LEFT, event.offsetX, state.width - RIGHT)];
+  const ends = [drag.x, between(LEFT, event.offsetX, state.right)];
   measure(view, ...ends.map((x) => snap(state, timeOf(state, x), NEAR * pixelOf(state))));
 }
 

@@ -24,7 +24,7 @@ const GAP = 34;
 
 /** Pixels beside a row of who waits, where no arrow from who is late goes through, for words. */
 const NOTE = 15;
-const NARROW = 500; // pixels of a picture that has no room for words over waits
+const NARROW = 500; // pixels of a picture that may have no room for words over waits
 
 /** Pixels of a row in which next to nothing is. */
 const BARE = 3;
@@ -84,7 +84,7 @@ export class Stack {
     let shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
     const lanes = bareLanes(run);
     const late = lateRanks(run);
-    const isWide = this.state.width > NARROW;
+    const isWide = this.state.width > NARROW || !(this.state.mute || this.isBeside);
     const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
     const isBare = (row) => !row.stream && holdsNames(this.bar) && isNear(row);
     const isAlone = (row) => shown.every((other) => other.rank !== row.rank || isBare(other));

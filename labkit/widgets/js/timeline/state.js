@@ -10,6 +10,9 @@ export const emptyState = () => ({
   offset: 0, // of the second run
   ratio: 1,
   width: 0,
+  right: 0, // where time ends in it
+  untold: false, // whether some waits had no room for their words
+  mute: false, // whether a narrow picture leaves no room for any
   overlay: false,
   folded: true, // ranks that are alike
   cluster: undefined, // one row a rank; where nobody chose, of more than eight

@@ -1,7 +1,7 @@
 // Steps of a run: each ends with a region called optimizer.
 
 import { REGION, labelOf } from "./kinds.js";
-import { LEFT, RIGHT, TOP, xOf } from "./layout.js";
+import { TOP, isZoomed, within, xOf } from "./layout.js";
 import { once } from "./once.js";
 import { widthOf } from "./paint_marks.js";
 
@@ -37,17 +37,20 @@ export const roomForSteps = ({ runs }) => (stepEdges(runs[0]) ? ROOM : 0);
 /** Draw a bracket over each step, with its name in it, and lines where it begins and ends. */
 export function paintSteps(context, state) {
   if (!state.layout.hasSteps) return;
-  const { width, layout, theme } = state;
+  const { right: end, layout, theme } = state;
   const edges = stepEdges(state.runs[0]).map((time) => Math.round(xOf(state, time)));
   context.textAlign = "center";
-  edges.slice(1).forEach((to, k) => {
+  edges.slice(1).forEach((to, k, { length }) => {
     const from = edges[k];
     if (to - from < APART) return;
     context.fillStyle = theme.edge;
     context.fillRect(from, TOP + 6, to - from, 1);
-    for (const x of [from, Math.min(to, width - RIGHT - 1)]) context.fillRect(x, TOP, 1, layout.height - TOP);
-    const [left, right] = [Math.max(from, LEFT), Math.min(to, width - RIGHT)];
-    const words = [`step ${k + 1}`, `${k + 1}`].find((each) => widthOf(context, state, each) + 16 < right - left);
+    for (const x of [from, Math.min(to, end - 1)]) context.fillRect(x, TOP, 1, layout.height - TOP);
+    const [left, right] = within(state, from, to);
+    const number = k + 1;
+    const words = [`step ${number} of ${length}`, `step ${number}`, `${number}`]
+      .slice(isZoomed(state) ? 0 : 1)
+      .find((each) => widthOf(context, state, each) + 16 < right - left);
     if (!words) return;
     const [x, half] = [(left + right) / 2, widthOf(context, state, words) / 2 + 5];
     context.fillStyle = theme.paper;

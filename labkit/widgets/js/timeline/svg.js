@@ -1,7 +1,7 @@
 // The part in view as an SVG document, with all that the canvas shows.
 
 import { REGION } from "./kinds.js";
-import { LEFT, RIGHT, windowOf } from "./layout.js";
+import { LEFT, windowOf } from "./layout.js";
 import { paint } from "./paint.js";
 import { sharesOf } from "./paint_shares.js";
 
@@ -110,8 +110,8 @@ const fillOf = ({ hatched, dotted, theme }, c) => {
 
 /** Write for each row the columns of equal shares as rectangles. */
 function shareRects(pen, state) {
-  const { layout, runs, width } = state;
-  const columns = Math.round(width - LEFT - RIGHT);
+  const { layout, runs, right } = state;
+  const columns = right - LEFT;
   const categories = runs[0].categories.length;
   for (const { run, row, y, bar } of layout.bars) {
     if (row.lane === REGION) continue;
@@ -130,14 +130,14 @@ function shareRects(pen, state) {
 }
 
 /** The pattern of hatched bars, and the frame of what is in view. */
-function definitions({ layout, theme, width, hatched, dotted }) {
+function definitions({ layout, theme, right, hatched, dotted }) {
   const colour = theme.colours[hatched.indexOf(true)];
   return (
     '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">' +
     `<rect width="1" height="6" fill="${colour}"/></pattern>` +
     `<pattern id="dots" width="5" height="5" patternUnits="userSpaceOnUse"><rect width="5" height="5" ` +
     `fill="${theme.colours[dotted.indexOf(true)]}"/><rect width="2" height="2" fill="${theme.band}"/></pattern>` +
-    `<clipPath id="clip"><path d="M${LEFT} 0H${width - RIGHT}V${layout.height}H${LEFT}z"/></clipPath></defs>`
+    `<clipPath id="clip"><path d="M${LEFT} 0H${right}V${layout.height}H${LEFT}z"/></clipPath></defs>`
   );
 }
 

@@ -16,11 +16,18 @@ export class Watch {
     this.watchPixels();
   }
 
+  /** Draw at another size at once: paper waits for no frame. */
+  resize() {
+    this.view.resize();
+    this.view.draw();
+  }
+
   watchWidth() {
     const { view } = this;
     this.width = new ResizeObserver(() => {
       const width = Math.floor(view.plot.clientWidth);
-      if (width && width !== view.state.width) view.resize();
+      if (!width || width === view.state.width) return;
+      this.resize();
     });
     this.width.observe(view.root);
   }
@@ -37,7 +44,7 @@ export class Watch {
   watchPixels() {
     const { signal } = this.gone;
     const again = () => {
-      this.view.resize();
+      this.resize();
       this.watchPixels();
     };
     const here = matchMedia(`(resolution: ${devicePixelRatio}dppx)`);
