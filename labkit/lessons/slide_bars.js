@@ -72,8 +72,10 @@ function worksOf(run, rank) {
 }
 
 /** Whether a pipeline runs one batch, whole: then its work needs no number. */
-const isOneBatch = (run) =>
-  [...run.ranks.keys()].every((rank) => worksOf(run, rank).every(([, , name]) => /^B?0$/.test(name)));
+function isOneBatch(run) {
+  const works = [...run.ranks.keys()].flatMap((rank) => worksOf(run, rank));
+  return works.length > 0 && works.every(([, , name]) => /^B?0$/.test(name));
+}
 
 /** Pieces of one work as one bar. */
 function merged(bars) {

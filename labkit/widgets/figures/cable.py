@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from labkit.widgets.storyboard import Box, Frame, Path, Shape, Story, Words
 
-_LETTERS, _HEIGHT = 19, 200
+_LETTERS, _HEIGHT = 19, 212
 _LEFT, _RIGHT, _WIDE = 4, 416, 260
 """Left edges of the two stages, and how wide each is."""
-_FORWARD, _BACKWARD, _TALL = 40, 128, 60
+_FORWARD, _BACKWARD, _TALL = 40, 138, 68
 """Tops of what is done forward and backward, and its height."""
 
 
@@ -58,7 +58,7 @@ def _message(leaves: str, arrives: str, forward: bool) -> tuple[Shape, ...]:
     first, last = ("start", "end") if forward else ("end", "start")
     return (
         arrow,
-        Words(begin, y - 10, leaves, _LETTERS, first, bold=True),
-        Words(end, y - 10, arrives, _LETTERS, last, bold=True),
-        Words((begin + end) / 2, y + 24, "forward" if forward else "backward", _LETTERS, "middle"),
+        Words(begin, y - 13, leaves, _LETTERS, first, bold=True),
+        Words(end, y - 13, arrives, _LETTERS, last, bold=True),
+        Words((begin + end) / 2, y + 29, "forward" if forward else "backward", _LETTERS, "middle"),
     )
