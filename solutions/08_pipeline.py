@@ -52,37 +52,16 @@ from labkit.models import loss_of_logits, stage_of_gpt, train_stage, train_with_
 #
 # The most obvious cut goes between layers. Rank 0 holds the first layers, rank 1 the next, and so on. Each part is a
 # **stage**.
+#
+# Forward is easy: receive, compute, send. Backward takes some thought, because autograd stops where the message begins.
+# All that stage 1 knows of its input is a tensor that came out of a cable. So *you* carry the gradient across.
 
 # %% tags=["figure"]
-labkit.figure("factory", num_stages=3, num_microbatches=1)
-
-# %% [markdown] tags=["slide-only"]
-# ## Backward across a cut
-#
-# | | forward → | ← backward |
-# |---|---|---|
-# | left GPU | sends `y` | `y.backward(g)` |
-# | right GPU | `x.requires_grad_()` | sends `x.grad` |
-#
-# `y` arrives as `x`, and `x.grad` as `g`. Autograd stops at the cable: **you** carry the gradient.
-#
-# <!-- notes: The chain rule with a cable in the middle. Without requires_grad_ the received tensor has no gradient. -->
+labkit.figure("cable")
 
 # %% [markdown]
-# Forward is easy: receive, compute, send. Backward takes some thought, because autograd stops where the message begins.
-# All that stage 1 knows of its input is a tensor that came out of a cable. So *you* carry the gradient across. (`left`
-# is a stage's output.)
-#
-# ```
-# stage 0                                       stage 1
-# left = module(entered)     -- left ------->   entered.requires_grad_()
-#                                               loss = loss_fn(module(entered), targets)
-#                                               loss.backward()
-# left.backward(gradient)    <- gradient ----   entered.grad
-# ```
-#
-# What enters a stage must be a **leaf** that requires a gradient, or `entered.grad` stays None. Send without the graph
-# (`left.detach()`). What you send, and what you receive into, must be contiguous; `torch.empty_like` of a transposed
+# What enters a stage must be a **leaf** that requires a gradient, or `x.grad` stays None. Send without the graph
+# (`y.detach()`). What you send, and what you receive into, must be contiguous; `torch.empty_like` of a transposed
 # tensor is not.
 #
 # ### Exercise [[one_batch]]
@@ -151,8 +130,7 @@ labkit.check("one_batch", run_stage)
 # %% [markdown] tags=["slide-only"]
 # ## Four GPUs, the work of one
 #
-# Four stages, one on each rank, run one batch of 16,384 samples. The run is measured in seconds, not in
-# turns.
+# Four stages, one on each rank, run one batch of 16,384 samples.
 #
 # **To the room:** what share of the time is a GPU idle?
 #
@@ -257,7 +235,7 @@ labkit.reveal("microbatches_for_5_percent", enough, [f"{m}: {bubble_share(4, m):
 # %% [markdown] tags=["slide-only"]
 # ## More microbatches, less idle time
 #
-# With M microbatches, P stages are idle this part of the time, the **bubble**:
+# With room for all M microbatches, P stages are idle this part of the time, the **bubble**:
 #
 # $$\frac{P-1}{M+P-1}$$
 #
@@ -295,21 +273,18 @@ class Backward(Work): ...
 # **GPipe** (Huang and others, 2019) runs all forwards, then all backwards. If memory is short, it can do so in groups of
 # microbatches that fit, here four:
 
+# %% [markdown] tags=["slide-only"]
+# ## Short of memory, GPipe runs in groups
+#
+# GPipe holds all eight microbatches. If a stage has memory for four, it runs four forwards and their backwards, and
+# then the other four.
+#
+# **To the room:** how many turns does a step take now, instead of 33?
+#
+# <!-- notes: The pipeline fills and drains once more. L = 4 is enough: who runs backward early never holds more. -->
+
 # %% tags=["figure"]
 labkit.figure("factory", num_stages=4, num_microbatches=8, most_held=4)
-
-# %% [markdown] tags=["slide-only"]
-# ## GPipe in groups pays for memory with turns
-#
-# Four stages, eight microbatches. A stage holds at most **L** of them.
-#
-# | | L = 8 | L = 4 | L = 2 |
-# |---|---:|---:|---:|
-# | turns a step | 33 | 42 | 60 |
-#
-# **To the room:** the same L, another order: how few turns?
-#
-# <!-- notes: Twelve minutes, then the board. L = 4 is enough: who runs backward as soon as it can never holds more. -->
 
 # %% [markdown]
 # The rules of the game:
@@ -337,7 +312,9 @@ labkit.figure("factory", num_stages=4, num_microbatches=8, most_held=4)
 
 # %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=25 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]
 def fill_stages(num_stages: int, num_microbatches: int, most_held: int) -> list[list[Work]]:
-    """Return for each stage the list of what it runs: Forward(m) and Backward(m) for each microbatch m, once each.
+    """Return for each stage its Forward(m) and Backward(m), in an order that takes the fewest turns.
+
+    A stage holds at most most_held microbatches, each from its forward to its backward.
 
     Args:
         num_stages: P, 2 or more.
@@ -374,24 +351,36 @@ def fill_stages(num_stages: int, num_microbatches: int, most_held: int) -> list[
 labkit.challenge("fill_stages", fill_stages)
 
 # %% [markdown]
-# Here is yours for eight microbatches, with memory for four of them, and then for two. Hatched is bubble; grey is what
-# a stage holds. Drag a box to another place and see what happens.
-
-# %% tags=["nbval-ignore-output"]
-labkit.schedule_explorer(yours=fill_stages(4, 8, 4), half_the_memory=fill_stages(4, 8, 2))
+# Here is yours for eight microbatches, with memory for four of them, above GPipe in groups of four. Hatched is bubble;
+# grey is what a stage holds. Drag a box to another place and see what happens. Then see what half the memory costs:
+# run it with `fill_stages(4, 8, 2)`, too.
 
 # %% [markdown] tags=["slide-only"]
-# ## Backward soon: nine turns fewer in the same memory
+# ## 1F1B: one forward, one backward
 #
-# | turns a step | L = 8 | L = 4 | L = 2 |
+# 1. A stage runs **forwards** while it has memory for them.
+# 2. When a gradient comes, it runs that **backward** first, which frees the memory for one more forward.
+#
+# GPipe in groups waits until a whole group has come back.
+#
+# <!-- called: yours, 1F1B -->
+# <!-- notes: The next slide has both in the same memory. Follow stage 3: from turn 3 on it never waits for a forward. -->
+
+# %% tags=["nbval-ignore-output"]
+labkit.schedule_explorer(yours=fill_stages(4, 8, 4), GPipe_in_groups_of_4=["F0F1F2F3B0B1B2B3F4F5F6F7B4B5B6B7"] * 4)
+
+# %% [markdown] tags=["slide-only"]
+# ## Half the memory costs 18 turns
+#
+# | turns, with memory for | 8 | 4 | 2 |
 # |---|---:|---:|---:|
 # | GPipe in groups | 33 | 42 | 60 |
-# | **yours** | 33 | **33** | **51** |
+# | **1F1B** | 33 | **33** | **51** |
 #
-# One forward, one backward (**1F1B**): with room for four of the eight microbatches a step takes as few turns as with
-# room for all.
+# With memory for four, stage 3 works without a gap from its first forward to its last backward, so more memory saves
+# no turn. With memory for two, it has to wait.
 #
-# <!-- notes: Who runs backward as soon as it can never waits for a group to drain. Room for two costs time: a stage waits until its one forward comes back. -->
+# <!-- notes: Fewer than 33 turns cannot be: 3 until stage 3 begins, 24 of its work, 6 until the last gradient is back. -->
 
 # %% [markdown]
 # **GPipe** with memory for everything runs all forwards, then all backwards, and holds all M microbatches. Yours held
@@ -460,10 +449,10 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 #
 # | | |
 # |---|---|
-# | receive | begin early, wait **only when it is needed** |
-# | send | begin, and go on |
-# | loss | scale by its share of the samples |
-# | microbatch | free after its backward |
+# | receive | Begin early. Wait **only when the tensor is needed**. |
+# | send | Begin, and go on with the next work. |
+# | loss | Multiply each by its microbatch's share of the samples. |
+# | memory | Free a microbatch's tensors after its backward. |
 #
 # <!-- notes: Show the run of section 4 beside the schedule on paper. On NCCL both sides must post in one order. -->
 
@@ -622,13 +611,16 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # executor takes any sizes.
 
 # %% [markdown] tags=["slide-only"]
-# ## Your loss is torch's if sizes are equal
+# ## A plain mean errs if sizes differ
 #
-# | | yours | torch's |
-# |---|---|---|
-# | microbatches | of any size | all equal |
-# | buffers | as large as each one | as the first one |
-# | loss of a step | weighed by samples | plain mean |
+# | microbatch | samples | mean loss | by samples | plain mean |
+# |---|---:|---:|---:|---:|
+# | 0 | 3 | 1 | 3/4 · 1 | 1/2 · 1 |
+# | 1 | 1 | 5 | 1/4 · 5 | 1/2 · 5 |
+# | loss of the step | | | **2** | **3** |
+#
+# Your executor weighs by samples. `torch.distributed.pipelining` takes the plain mean, in which the last sample counts
+# twice. Give it equal microbatches.
 #
 # <!-- notes: Run the last cell together. torch.distributed.pipelining takes a mean of means, so microbatches must be equal. -->
 
@@ -650,7 +642,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # ## What to remember
 #
 # * **You** carry the gradient across a cut.
-# * Stages are idle (P-1)/(M+P-1) of the time.
+# * With memory enough, stages are idle (P-1)/(M+P-1) of the time.
 # * Backward soon keeps memory small.
 # * A schedule is data: draw it, then run it.
 #
@@ -676,9 +668,9 @@ labkit.answer("held_enough", 8)
 #
 # | | |
 # |---|---|
-# | wins time | no stage runs empty between steps |
-# | costs memory | weights are kept for each batch in flight: **weight stashing** |
-# | costs steps | gradients of old weights, as with parameter servers |
+# | It saves time: | no stage runs empty between steps. |
+# | It costs memory: | a stage keeps old weights for each batch in flight (**weight stashing**). |
+# | It costs steps: | gradients of old weights help less, as with parameter servers. |
 #
 # <!-- notes: Count the minibatches between a forward on stage 0 and its backward. The gradients are right, for weights that are old. -->
 

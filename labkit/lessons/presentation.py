@@ -29,6 +29,7 @@ from labkit.words import plainly
 DRAWN = "labkit-figure"
 CLOSING = ("## What to remember", "## What stays")
 _NUMBER = re.compile(r"^(Exercise \d+\.\d+:?|\d+) +")
+_CALLED = re.compile(r"<!-- called: (.+), (.+) -->")
 _SIZE = re.compile(r"\d+ (of \d+ )?ranks?\b")
 _COMPARED = re.compile(r"[\d.]+ times (?P<how>faster|as long)\b(?:.*mostly because (?P<why>.+))?")
 _MOSTLY = re.compile(r"(?<=; the others )wait ([5-9]\d|100) % of the time$")
@@ -85,6 +86,7 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
     outputs = {cell.id: cell.outputs for cell in shown.cells if cell.cell_type == "code"}
     slides: list[Slide] = []
     asked: dict[str, str] = {}
+    called: dict[str, str] = {}
     heading = prose = ""
     for cell in lesson.cells:
         if cell.role == "stop":  # a room stops when its instructor says so
@@ -98,18 +100,25 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
             slides.append(Slide("exercise", task, cell.exercise, minutes=minutes, notes=told_of(cell)))
         elif cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags):
             slides.append(Slide("prose", cell.student_source))
+            called |= dict(_CALLED.findall(cell.student_source))
         elif cell.kind == "markdown" and slides:
             slides[-1].notes.append(cell.student_source)
         elif cell.role == "predict":
             asked[predicted_name(cell.source)] = _question(prose)
         elif cell.role not in ("check", "solution") and "no-slide" not in cell.tags:
             drawn = (_drawn(output, heading, asked, guesses or {}) for output in outputs.get(cell.id, ()))
-            shown_here = [slide for slide in drawn if slide]
+            shown_here = [_as_called(slide, called) for slide in drawn if slide]
             for asks in lesson.exercises:
                 if f'labkit.recorded("{asks.id}"' in cell.source:  # what it shows is for the room to find
                     shown_here = _to_be_found(asks.title, slides, shown_here)
             slides += shown_here
     return slides
+
+
+def _as_called(slide: Slide, called: Mapping[str, str]) -> Slide:
+    """Return the slide of an explorer with other names for what it compares: in a deck "yours" has no owner."""
+    body = re.sub(r'(?<="name":")[^"\\]+(?=")', lambda found: called.get(found[0], found[0]), slide.body)
+    return replace(slide, body=body) if called else slide
 
 
 def closing_last(slides: Sequence[Slide]) -> list[Slide]:

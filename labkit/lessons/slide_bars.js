@@ -71,6 +71,12 @@ function worksOf(run, rank) {
     .map(([begin, end, , event]) => [begin, end, run.labels[run.label[event]][0].replace(/^F(\d+)$/, "$1")]);
 }
 
+/** Whether a pipeline runs one batch, whole: then its work needs no number. */
+function isOneBatch(run) {
+  const works = [...run.ranks.keys()].flatMap((rank) => worksOf(run, rank));
+  return works.length > 0 && works.every(([, , name]) => /^B?0$/.test(name));
+}
+
 /** Pieces of one work as one bar. */
 function merged(bars) {
   const whole = [];
@@ -119,6 +125,7 @@ class Drawing {
     const isForward = /forward/.test(legend) && (!/other/.test(legend) || state.runs.every(slideRanks.isForward));
     this.blue = isForward ? "forward" : "compute";
     this.arePipelines = state.runs.every(isPipeline);
+    this.isOneBatch = this.arePipelines && state.runs.every(isOneBatch);
     this.round = this.arePipelines ? 'rx="5" ' : ""; // as a plan's
     [this.ink, this.quiet] = [state.theme.ink, state.theme.quiet];
   }
@@ -173,6 +180,7 @@ class Drawing {
     for (let k = 0, next; k < bars.length; k = next) {
       const { words, y, high, category } = bars[k];
       for (next = k + 1; bars[next]?.words === words && bars[next].a - bars[next - 1].b < 5; next++);
+      if (words === "idle" || this.isOneBatch) continue; // its key says so
       const own = bars.slice(k, next);
       const whole = own.at(-1).b - own[0].a;
       const size = sizes.find((each) => widthIn(words, each) + 16 <= whole && each + 4 <= high) ?? WORDS;
@@ -222,10 +230,11 @@ class Drawing {
   key() {
     if (this.arePipelines) {
       const letters = { forward: "0", backward: "B0" };
+      const lettersOf = (name) => (this.isOneBatch ? "" : letters[name]);
       const names = this.state.runs[0].categories.map(([name]) => (name === "compute" ? "forward" : name));
       const drawn = [...new Set([...this.seen.values()].map(([category]) => category))].sort((a, b) => a - b);
       const all = drawn.filter((category) => category !== STILL && letters[names[category]]);
-      return [...all.map((each) => [names[each], [each], letters[names[each]]]), ["idle", [STILL], ""]];
+      return [...all.map((each) => [names[each], [each], lettersOf(names[each])]), ["idle", [STILL], ""]];
     }
     const most = Math.max(...[...this.seen.values()].map(([, wide]) => wide), 1);
     const drawn = [...this.seen].filter(([, [, wide]]) => wide > 0.015 * most);

@@ -80,7 +80,7 @@ globalThis.grow = (section) => {
   spread(section, held);
   if (parts.length === 2 && parts[1].matches(".exercise > p:not(.countdown, .ask)")) {
     parts[1].className = "ask"; // one question, and nothing else
-    parts[1].innerHTML = `<b>${parts[1].innerHTML}</b>`;
+    parts[1].innerHTML = `<span>Answer in the notebook</span><b>${parts[1].innerHTML}</b>`;
   }
   if (parts.at(-1).matches(".ask")) enlargeQuestion(parts.at(-1), held);
   const items = [...section.querySelectorAll(":scope > :is(ul, ol) > li")];

@@ -129,8 +129,9 @@ function drawTicks(drawing, length, x, y, free) {
   const look = `text-anchor="middle" fill="${drawing.quiet}"`;
   for (let tick = 0; tick <= length; tick += step) {
     const words = tick ? `${Number((tick / size).toPrecision(3))} ${unit}` : "0";
+    if (x(tick) >= free) continue;
     drawing.add(bars.rectOf(x(tick) - 1, y, 2, 10, `fill="${drawing.quiet}"`));
-    if (x(tick) < free) drawing.add(bars.textOf(x(tick), y + 38, words, bars.TICKS, look));
+    drawing.add(bars.textOf(x(tick), y + 42, words, bars.TICKS, look));
   }
   drawing.add(bars.rectOf(x(0), y, x(length) - x(0), 2, `fill="${drawing.quiet}"`));
 }

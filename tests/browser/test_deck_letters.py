@@ -46,21 +46,31 @@ def test_two_schedules_of_one_case_are_drawn_whole_and_say_what_holding_less_cos
 ) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 720})
     page.goto(deck("08_pipeline", tmp_path))
-    for words, title, heads in (
+    for words, title, heads, held, axis in (
         (
-            "half the memory",
-            "2 microbatches instead of 4 costs 18 turns",
-            ["yours: 33 turns, holds 4", "half the memory: 51 turns, holds 2"],
+            "GPipe in groups of 4: 42",
+            "1F1B: 33 turns instead of 42 in the same memory",
+            ["1F1B: 33 turns", "GPipe in groups of 4: 42 turns"],
+            ["4", "4", "4", "1", "4", "4", "4", "4"],
+            ["turns", "0", "10", "20", "33", "42"],
         ),
-        ("GPipe: 8", "4 microbatches instead of 8 costs no time", ["GPipe: 8.27 s, holds 8", "yours: 8.27 s, holds 4"]),
+        (
+            "GPipe: 8",
+            "Holding 4 microbatches instead of 8 costs no time",
+            ["GPipe: 8.27 s", "1F1B: 8.27 s"],
+            ["8", "8", "8", "8", "4", "4", "4", "1"],
+            ["time", "0", "2 s", "4 s", "6 s", "8.27 s"],
+        ),
     ):
         go_to(page, words)
         whole_schedules(page, 8)
-        assert page.locator("section.present h3").inner_text() == f"Holding {title}"
+        assert page.locator("section.present h3").inner_text() == title
         said = [each for each, _ in page.locator("section.present .hall > text").evaluate_all(SIZES)]
         assert [each for each in said if ":" in each] == heads
         assert said[:6] == ["0", "forward", "B0", "backward", "", "idle"]  # the key
         assert said.count("stage 0") == said.count("stage 3") == 2
+        assert [each.removeprefix("holds ") for each in said if each.startswith("holds ")] == held
+        assert said[-len(axis) :] == axis  # where each ends, and round numbers before
         ticks = page.locator("section.present .hall > text").last.bounding_box()
         assert ticks["x"] + ticks["width"] < 1100  # not where the slide has its number
     page.close()

@@ -45,6 +45,10 @@ def test_the_title_says_what_it_costs_to_hold_less_of_two_that_do_the_same_work(
     other = show(schedule_explorer(whole=all_at_once, last=[_held("FB", 2, 2)] * 2, num_stages=2))
     said = "whole idles 20.0 %, holds 4 microbatches; last idles 33.3 %, holds 2 microbatches"
     assert other.inner_text("header b") == said  # of other work nothing is said to cost less
+    soon = ["F0F1B0F2B1F3B2B3", "F0B0F1B1F2B2F3B3"]
+    for given in ({"pairs": in_pairs, "soon": soon}, {"soon": soon, "pairs": in_pairs}):
+        same = show(schedule_explorer(**given, num_stages=2))
+        assert same.inner_text("header b") == "soon: 15 turns instead of 18 in the same memory"
 
 
 TABLE = "(all) => all.map((row) => [...row.children].map((cell) => cell.innerText.replace(/\u2011/g, '-')))"

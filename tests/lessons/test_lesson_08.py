@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -71,19 +72,36 @@ def test_the_slides_say_what_the_functions_return(lesson: Lesson, answers: dict[
         shares = [answers["bubble_share"](stages, count) for count in (1, 4, 8, 16, 32)]
         cells = " | ".join(f"{int(100 * share + 0.5)} %" for share in shares)
         assert f"| {stages} stages | {cells} |" in table
-    (slide,) = [cell.source for cell in lesson.cells if cell.source.startswith("## GPipe in groups")]
     exercise = find("fill_stages")
     assert exercise.challenge is not None
     pars = [exercise.challenge.pars(case) for case in exercise.visible[:3]]
-    assert f"| turns a step | {' | '.join(f'{par.naive:g}' for par in pars)} |" in slide
-    assert f"{pars[2].best:g}" not in slide  # which the room is to find
-    (answer,) = [cell.source for cell in lesson.cells if cell.source.startswith("## Backward soon")]
+    (asked,) = [cell.source for cell in lesson.cells if cell.source.startswith("## Short of memory")]
+    assert f"instead of {pars[0].naive:g}?" in asked and f"{pars[1].naive:g}" not in asked  # which the room is to find
+    (answer,) = [cell.source for cell in lesson.cells if cell.source.startswith("## Half the memory costs 18 turns")]
     orders = [answers["fill_stages"](4, 8, limit) for limit in (8, 4, 2)]
     records = [[read_records(order, stage) for stage, order in enumerate(each)] for each in orders]
-    turns = [place("", each, 1, 2).makespan for each in records]
+    placed = [place("", each, 1, 2) for each in records]
+    turns = [each.makespan for each in placed]
     assert answer.index(f"| GPipe in groups | {' | '.join(f'{par.naive:g}' for par in pars)} |") > 0
-    assert f"| **yours** | {turns[0]:g} | **{turns[1]:g}** | **{turns[2]:g}** |" in answer
-    assert [par.naive - each for par, each in zip(pars, turns, strict=True)] == [0, 9, 9]  # as its title says
+    assert f"| **1F1B** | {turns[0]:g} | **{turns[1]:g}** | **{turns[2]:g}** |" in answer
+    assert [par.naive - each for par, each in zip(pars, turns, strict=True)] == [0, 9, 9]
+    assert turns[2] - turns[1] == 18  # as its title says
+    last = [each.stages[3] for each in placed]
+    gaps = [sum(b.start - a.end for a, b in pairwise(row)) for row in last]
+    assert gaps[:2] == [0, 0] and gaps[2] > 0  # with memory for four it works without a gap, with memory for two not
+    assert last[1][0].start == 3 and sum(each.end - each.start for each in last[1]) == 24 == turns[1] - 3 - 6
+
+
+def test_a_plain_mean_of_unequal_microbatches_is_not_the_loss_of_the_batch(lesson: Lesson) -> None:
+    (slide,) = [cell.source for cell in lesson.cells if cell.source.startswith("## A plain mean errs")]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in slide.splitlines() if line.startswith("|")]
+    (*_, of_3), (*_, of_1), said = rows[2:]
+    sizes, losses = ([int(row[at]) for row in rows[2:4]] for at in (1, 2))
+    weighed = [f"{size}/{sum(sizes)} · {loss}" for size, loss in zip(sizes, losses, strict=True)]
+    assert [row[3] for row in rows[2:4]] == weighed and [of_3, of_1] == [f"1/2 · {loss}" for loss in losses]
+    by_samples = sum(size * loss for size, loss in zip(sizes, losses, strict=True)) / sum(sizes)
+    assert said[3:] == [f"**{by_samples:g}**", f"**{sum(losses) / 2:g}**"]
+    assert sizes[1] == 1 and (1 / 2) / (sizes[1] / sum(sizes)) == 2 and "the last sample counts\ntwice" in slide
 
 
 def test_the_answer_reaches_the_fewest_turns_there_can_be(answers: dict[str, Any]) -> None:

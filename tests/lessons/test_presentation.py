@@ -135,6 +135,16 @@ def test_the_slide_of_what_is_written_asks_its_question() -> None:
     assert PLACEHOLDER not in slide.body and "3/11" not in slide.body
 
 
+def test_a_deck_names_what_its_notebook_calls_yours() -> None:
+    lesson = load(SOLUTIONS / "08_pipeline.py")
+    slides = lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "08_pipeline.ipynb"))
+    explorers = [slide.body for slide in slides if "labkit.scheduleExplorer" in slide.body]
+    names = [re.findall(r'"name":"([^"]+)"', body) for body in explorers]
+    assert names == [["1F1B", "GPipe in groups of 4"], ["GPipe", "1F1B"]]
+    (named,) = (at for at, slide in enumerate(slides) if "<!-- called: yours, 1F1B -->" in slide.body)
+    assert slides[named].body.startswith("## 1F1B: one forward, one backward") and slides[named + 1].body in explorers
+
+
 def test_a_kept_timeline_holds_its_columns_and_no_line_of_code(ring: tuple[Lesson, list[Slide]]) -> None:
     runs = [json.loads(slide.runs) for slide in ring[1] if slide.runs]
     assert len(runs) >= 3 and max(map(len, runs)) == 2  # one is a comparison

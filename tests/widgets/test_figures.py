@@ -52,9 +52,8 @@ def test_the_factory_s_title_is_its_schedule_s_bubble() -> None:
 def test_the_factory_opens_at_the_whole_step_whose_squares_its_title_counts() -> None:
     story = _MAKERS["factory"](num_stages=4, num_microbatches=6)
     last = story.frames[-1]
-    assert story.telling == len(story.frames) - 1 and last.says.startswith(
-        "A forward takes 1 turn, a backward such as B0"
-    )
+    assert story.telling == len(story.frames) - 1
+    assert last.says.startswith("0 is the forward of microbatch 0 (1 turn), B0 its backward (2).")
     drawn = [each for each in last.shapes if isinstance(each, Box) and each.fill in ("forward", "backward")]
     key, rows = drawn[:2], drawn[2:]
     assert [(each.fill, each.words) for each in key] == [("forward", "0"), ("backward", "B0")]
@@ -71,7 +70,9 @@ def test_the_factory_opens_at_the_whole_step_whose_squares_its_title_counts() ->
     top, bottom = min(each.y for each in rows), max(each.y + each.height for each in rows)
     assert bottom - top > 0.65 * story.height  # the schedule has the whole picture, but for its key and its axis
     assert all(each.y >= 0 and each.y + each.height < top for each in key)  # above it, as a run's
-    assert [each.words for each in last.shapes if isinstance(each, Box)].count("idle") == 6
+    assert [each.words for each in rows if each.words] == [f"{kind}{k}" for kind in ("", "B") for k in range(6)] * 4
+    turn = width / 27  # which says how long they take
+    assert {(each.words[:1] == "B", round(each.width / turn, 6)) for each in rows} == {(False, 1), (True, 2)}
 
 
 @pytest.mark.parametrize(("num_microbatches", "most_held"), [(1, 0), (6, 0), (8, 0), (8, 4)])
@@ -105,6 +106,18 @@ def test_of_a_single_microbatch_one_stage_works_at_a_time(num_stages: int) -> No
     placed = place("gpipe", [ops_of(gpipe(stage, num_stages, 1), stage) for stage in range(num_stages)])
     works = sorted((each.start, each.end) for row in placed.stages for each in row)
     assert [begin for begin, _ in works] == [0, *(end for _, end in works[:-1])]  # each begins when another is done
+
+
+def test_what_leaves_a_stage_arrives_under_another_name_at_the_head_of_its_arrow() -> None:
+    story = _MAKERS["cable"]()
+    last = story.frames[story.telling].shapes
+    there, back = (each.points for each in last if isinstance(each, Path))
+    assert there[0][0] == back[1][0] < there[1][0] == back[0][0]  # one goes right, and the other left
+    said = {each.words: each.x for each in last if isinstance(each, Words)}
+    assert [said["y"], said["x"]] == [x for x, _ in there] and [said["x.grad"], said["g"]] == [x for x, _ in back]
+    rows = {each.words: (each.y, each.fill) for each in last if isinstance(each, Box)}
+    assert rows["y = module(…)"] == rows["x.requires_grad_()"] and rows["x.requires_grad_()"][1] == "forward"
+    assert rows["loss.backward()"] == rows["y.backward(g)"] and rows["y.backward(g)"][1] == "backward"
 
 
 def test_the_ring_counts_steps_as_its_plan_does_and_every_chunk_has_its_square() -> None:

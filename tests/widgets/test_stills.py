@@ -23,7 +23,7 @@ from tests.sampling import one_in
 from tests.widgets.colour_vision import VISIONS, contrast, distance, least_distance
 from tests.widgets.still_pixels import GROUNDS, on_ground, opacity_of
 
-FIGURES = ("batch", "ring", "nodes", "buckets", "stale", "factory", "residual", "cuts", "zero", "mesh")
+FIGURES = ("batch", "ring", "nodes", "buckets", "stale", "cable", "factory", "residual", "cuts", "zero", "mesh")
 
 
 EXPLORERS = {

@@ -10,6 +10,7 @@ from labkit.errors import ConfigError
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.figures.batch import batch_split
 from labkit.widgets.figures.buckets import gradient_buckets
+from labkit.widgets.figures.cable import stages_and_cable
 from labkit.widgets.figures.cuts import matrix_cut
 from labkit.widgets.figures.factory import pipeline_factory
 from labkit.widgets.figures.joining import server_joins
@@ -28,6 +29,7 @@ _MAKERS: dict[str, Callable[..., Story]] = {
     "buckets": gradient_buckets,
     "stale": stale_worker,
     "joining": server_joins,
+    "cable": stages_and_cable,
     "factory": pipeline_factory,
     "residual": kept_and_residual,
     "cuts": matrix_cut,
@@ -41,7 +43,7 @@ def figure(name: str, **sizes: Any) -> Explorer:
 
     Each takes its own sizes: "batch" (num_replicas, batch_size), "ring" (num_ranks), "nodes" (num_nodes,
     gpus_per_node), "buckets" (sizes_mb, cap_mb), "stale" (delay, learning_rate),
-    "joining" (num_servers, num_keys), "factory" (num_stages,
+    "joining" (num_servers, num_keys), "cable" (none), "factory" (num_stages,
     num_microbatches, schedule, most_held), "residual" (kept, steps), "cuts" (num_gpus), "zero"
     (num_ranks, num_params), "mesh" (data, tensor).
 

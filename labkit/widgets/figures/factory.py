@@ -21,8 +21,6 @@ _ROWS = 148
 """Pixels of all stages' rows below the stations."""
 _KEY, _AXIS, _WHOLE, _LETTERS = 34, 28, 252, 19
 """Of the whole step: heights of its key, its axis and in all, and the size of letters that a room reads."""
-_IDLE = 56
-"""Pixels of a gap that says that it is idle."""
 _LEFT, _LEFT_WHOLE, _HELD, _ENDS = 78, 88, 90, 4
 _LETTER, _AROUND = 0.65, 3
 """How wide a letter of a square is, as a part of its size, and the pixels that stay free beside them."""
@@ -136,13 +134,12 @@ def _whole(placed: Schedule, turns: int, is_holding: bool) -> Frame:
         middle = top + line / 2 + _LETTERS / 3
         shapes.append(Words(1, middle, f"stage {stage}", _LETTERS))
         shapes += _row(placed, stage, turns, top, line, wide, _LEFT_WHOLE)
-        shapes += _idle(placed, stage, turns, top + line / 2 - 14, wide)
         if not are_alike:
             shapes.append(Words(WIDTH - 4, middle, f"holds {peaks[stage]:g}", _LETTERS, "end", bold=True))
     for turn in (*_round(turns), turns):
         words, anchor = (f"{turn} turns", "end") if turn == turns else (str(turn), "middle")
         shapes.append(Words(_LEFT_WHOLE + turn * wide, _WHOLE - 8, words, _LETTERS, anchor, bold=turn == turns))
-    says = "A forward takes 1 turn, a backward such as B0 takes 2."
+    says = "0 is the forward of microbatch 0 (1 turn), B0 its backward (2)."
     if is_holding:
         says += " A\N{NO-BREAK SPACE}stage holds a microbatch from its forward to its backward."
     return Frame(says, tuple(shapes))
@@ -152,14 +149,6 @@ def _round(turns: int) -> range:
     """Return round numbers of turns from 0 on, none of them where the last one stands."""
     step = next(each for each in (1, 2, 5, 10) if turns <= 5 * each or each == 10)
     return range(0, turns - turns // 6, step)
-
-
-def _idle(placed: Schedule, stage: int, turns: int, top: float, wide: float) -> list[Shape]:
-    """Return the word in each gap of a stage's row that has room for it."""
-    busy = [(each.start, each.end) for each in placed.stages[stage]]
-    gaps = zip([0.0, *(end for _, end in busy)], [*(start for start, _ in busy), float(turns)], strict=True)
-    middles = [_LEFT_WHOLE + (begin + end) / 2 * wide for begin, end in gaps if (end - begin) * wide >= _IDLE]
-    return [Box("", x - 24, top, 48, 25, "ground", "idle", _LETTERS, edge="none") for x in middles]
 
 
 def _key() -> list[Shape]:

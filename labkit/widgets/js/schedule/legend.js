@@ -1,19 +1,19 @@
 // What the marks of a schedule mean: of those that are drawn, and of no other.
 
-import { hue } from "../figure/colours.js";
 import { line, rect, tag } from "../figure/markup.js";
 import { key } from "../figure/plot.js";
+import { EMPTY, fillOf, STRIPES } from "./stage_row.js";
 
 const KINDS = [
-  ["F", "F forward", "forward"],
-  ["B", "B backward", "backward"],
-  ["I", "I backward of the input", "backward"],
-  ["W", "W backward of the weight", "backward"],
+  ["F", "F forward"],
+  ["B", "B backward"],
+  ["I", "I backward of the input"],
+  ["W", "W backward of the weight"],
 ];
 
 const block = (fill) => (x, y, wide, tall) => rect(x, y, wide, tall, { fill, rx: 2, class: "edge" });
 const dotted = (x, y, wide, tall) =>
-  block(hue("backward"))(x, y, wide, tall) + rect(x, y, wide, 5, { fill: "url(#lk-dots)" });
+  block(fillOf("W"))(x, y, wide, tall) + rect(x, y, wide, 5, { fill: "url(#lk-dots)" });
 const footed = (x, y, wide, tall) => block("none")(x, y, wide, tall) + rect(x, y + 7, wide, 4, { fill: "#0005" });
 const dashed = (x, y, wide, tall) => rect(x, y, wide, tall, { fill: "none", class: "rule", "stroke-dasharray": "3 2" });
 const limited = (x, y, wide) => line(x, y + 6, x + wide, y + 6, "", { style: "stroke:var(--bad);stroke-width:1.5" });
@@ -32,11 +32,11 @@ export function legendOf(all, { limit, tf, tb }, width) {
   const takes = { F: tf, B: tb }; // what the axis counts
   const kinds = new Set(operations.map(([kind]) => kind));
   const entries = [
-    ...KINDS.filter(([kind]) => kinds.has(kind)).map(([kind, words, meaning]) => [
+    ...KINDS.filter(([kind]) => kinds.has(kind)).map(([kind, words]) => [
       isPlanned && takes[kind] ? `${words}, takes ${takes[kind]}` : words,
-      kind === "W" ? dotted : block(hue(meaning)),
+      kind === "W" ? dotted : block(fillOf(kind)),
     ]),
-    ...(all.some(({ idle }) => idle.length) ? [["bubble: the stage is idle", block("url(#lk-idle0)")]] : []),
+    ...(all.some(({ idle }) => idle.length) ? [[EMPTY, block(STRIPES)]] : []),
     ["held: from F to the end of B; dot: peak", held],
   ];
   if (limit) entries.push(["memory limit", limited]);

@@ -24,6 +24,9 @@ export const nameOf = ([kind, microbatch, chunk]) => kind + microbatch + (chunk 
 export const ended = (stages) =>
   stages.reduce((last, row) => row.reduce((later, [, , end]) => (end > later ? end : later), last), 0);
 
+/** A time of a schedule in words: "33 turns" of a planned one, "8.27 s" of a measured one. */
+export const turnsOf = ({ unit, placed }, time) => unit(time) + (placed ? "" : " turns");
+
 /** How many chunks a stage has. */
 export const chunksOf = (operations) => 1 + most([0, ...operations.map(([, , chunk]) => chunk)]);
 

@@ -7,10 +7,9 @@ import { axis } from "../figure/plot.js";
 import { percent, seconds } from "../figure/units.js";
 import { bubbleOf, criticalPath, heldBy, idleOf, peakOf } from "./facts.js";
 import { chunksOf, ended, nameOf, needsOf } from "./operations.js";
-import { BAR, ROW, StageRows } from "./stage_row.js";
+import { BAR, ROW, short, StageRows } from "./stage_row.js";
 
 const MOST_FAULTS = 3;
-const short = (time) => Number(time.toPrecision(4));
 
 const known = new WeakMap(); // facts by schedule: drawing it anew asks for them again
 
@@ -147,7 +146,7 @@ export function drawSchedule(laid, top, scene) {
   let y = first + laid.p * ROW;
   if (now < Infinity) svg += line(laid.x(now), first - 3, laid.x(now), y, "now");
   svg += text(0, y + 18, "time", "small grey");
-  svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.placed ? seconds : short);
+  svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.unit);
   y += 28;
   const faults = faultLines(laid.faults, y, width);
   return { svg: svg + faults.svg, height: y + faults.height + 10 - top, when: rows.when, over: rows.over };

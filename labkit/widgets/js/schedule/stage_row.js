@@ -13,11 +13,16 @@ export const BAR = 21;
 const STRIP = 53; // where the curve of what a stage holds stands, and how high it rises
 const HIGH = 29;
 
-const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
+/** An operation's colour. */
+export const fillOf = (kind) => hue(kind === "F" ? "forward" : "backward");
+/** What an odd chunk has at its foot. */
+export const ODD = { fill: "#0005", "pointer-events": "none" };
+export const STRIPES = "url(#lk-idle0)";
+export const EMPTY = "bubble: the stage is idle";
 const STUCK = 22; // pixels of an operation that has no time
 const THIN = 8; // pixels under which an operation has neither words nor an edge: all of a kind are one shape
 const MANY = 400; // operations of a schedule, from which on one that has no room for its name is drawn so too
-const short = (time) => Number(time.toPrecision(4));
+export const short = (time) => Number(time.toPrecision(4));
 
 /** Whether two operations are one piece of work: a backward is also its parts, a microbatch all its chunks. */
 function isSameWork([kind, microbatch], [otherKind, otherMicrobatch]) {
@@ -56,7 +61,7 @@ export class StageRows {
     const { x, idle } = this.laid;
     return IDLE.map((name, part) => {
       const own = idle.filter(([stage, , , each]) => stage === s && each === part);
-      const looks = { fill: "url(#lk-idle0)", "data-idle": `${s}:${name}`, "data-tip": "bubble: the stage is idle" };
+      const looks = { fill: STRIPES, "data-idle": `${s}:${name}`, "data-tip": EMPTY };
       return own.length
         ? tag("path", {
             ...looks,
@@ -96,7 +101,7 @@ export class StageRows {
     });
     if (!shapes.size) return "";
     const drawn = [...shapes].map(([kind, spans]) => {
-      const looks = { style: `fill:${FILL[kind[0]]}`, "data-thin": `${s}:${kind[0]}` };
+      const looks = { style: `fill:${fillOf(kind[0])}`, "data-thin": `${s}:${kind[0]}` };
       const foot = kind[1] === "1" ? tag("path", { style: "fill:#0005", d: boxes(spans, y + 14, 7) }) : "";
       return faint(kind.endsWith("faint"), tag("path", { ...looks, d: boxes(spans, y) }) + foot);
     });
@@ -146,13 +151,13 @@ export class StageRows {
     const looks = { style, ...hooks, "data-critical": isOnPath && 1 };
     const title = `stage ${s}, ${name}: ${short(start)} to ${short(end)}`;
     const words = holds(width, name) ? name : operation[0];
-    let cell = bar(x(start), y, width, BAR, FILL[operation[0]], words, looks, title);
+    let cell = bar(x(start), y, width, BAR, fillOf(operation[0]), words, looks, title);
     if (!holds(width, words)) cell += letter((x(start) + x(end)) / 2, y, operation[0]);
     if (operation[0] === "W") {
       const dots = { fill: "url(#lk-dots)", "pointer-events": "none" };
       cell += rect(x(start), y, width, 5, dots) + rect(x(start), y + 16, width, 5, dots);
     }
-    if (operation[2] % 2) cell += rect(x(start), y + 14, width, 7, { fill: "#0005", "pointer-events": "none" });
+    if (operation[2] % 2) cell += rect(x(start), y + 14, width, 7, ODD);
     return svg + faint(start > now || (follow >= 0 && operation[1] !== follow), cell);
   }
 
@@ -221,7 +226,7 @@ export class StageRows {
 }
 
 /** The letter of an operation that has room for no more. */
-const letter = (x, y, kind) => text(x, y + 15, kind, "small middle", ink(FILL[kind]));
+const letter = (x, y, kind) => text(x, y + 15, kind, "small middle", ink(fillOf(kind)));
 
 /** Rectangles of these begins and ends as one path; a gap of less than a pixel stays to be seen. */
 function boxes(spans, y, height = BAR) {

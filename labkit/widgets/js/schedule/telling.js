@@ -2,7 +2,7 @@
 
 import { most, sum } from "../figure/numbers.js";
 import { percent } from "../figure/units.js";
-import { ended, nameOf } from "./operations.js";
+import { ended, nameOf, turnsOf } from "./operations.js";
 
 /** Whether every schedule idles as long as its formula says. */
 export const areAsFormula = (all) =>
@@ -40,20 +40,22 @@ export function tableRows({ name, table, peaks }) {
   return table.map((order, s) => [name, s, order, peaks[s]]);
 }
 
-/** What the schedules cost; of two, what it costs to hold less. */
+/** What the schedules cost; of two, what it costs to hold less, or what the faster one saves. */
 export function headline(all) {
-  const [less, more] = [...all].sort((a, b) => most(a.peaks) - most(b.peaks));
-  const isPair = all.length === 2 && less.m === more.m && !less.placed === !more.placed;
+  const length = ({ stages }) => ended(stages);
+  const [less, more] = [...all].sort((a, b) => most(a.peaks) - most(b.peaks) || length(a) - length(b));
   const claims = all.map(claim).join("; ");
+  const isPair = all.length === 2 && less.m === more.m && !less.placed === !more.placed;
   if (!isPair || less.isStuck || more.isStuck) return claims;
   const [few, many] = [most(less.peaks), most(more.peaks)];
-  const whole = ended(more.stages);
-  const cost = ended(less.stages) - whole;
-  const isSame = percent(cost / whole) === percent(0);
-  if (few === many && isSame) return `Same time, and both hold ${plural(many, "microbatch")}`;
-  if (few === many || (cost < 0 && !isSame)) return claims;
-  const turns = less.placed ? less.unit(cost) : `${less.unit(cost)} turns`;
-  return `Holding ${plural(few, "microbatch")} instead of ${many} costs ${isSame ? "no time" : turns}`;
+  const cost = length(less) - length(more);
+  const isSame = percent(cost / length(more)) === percent(0);
+  if (few === many) {
+    if (isSame) return `Same time, and both hold ${plural(many, "microbatch")}`;
+    return `${less.name}: ${turnsOf(less, length(less))} instead of ${more.unit(length(more))} in the same memory`;
+  }
+  if (cost < 0 && !isSame) return claims;
+  return `Holding ${plural(few, "microbatch")} instead of ${many} costs ${isSame ? "no time" : turnsOf(less, cost)}`;
 }
 
 /** What a schedule costs, in a few words. */
