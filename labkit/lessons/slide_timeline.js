@@ -239,10 +239,10 @@ function drawEnds(drawing, { end, lasts }, x, top, high) {
   return from + bars.widthIn(lasts, LENGTHS, 650);
 }
 
-/** Of a run of many steps one, enlarged, from `left` on. */
+/** Of a run of many steps the first, enlarged, from `left` on. */
 function drawStep(drawing, run, left, top, high) {
   const { begin, end } = messages.stepOf(run, 0);
-  const [words, from, to] = ["one step:", left + 30, drawing.width - 2];
+  const [words, from, to] = ["step 0:", left + 30, drawing.width - 2];
   drawing.add(bars.textOf(from, top + high / 2 + 14, words, bars.NAMES, `fill="${drawing.ink}"`));
   const x = scaleOf(begin, end, from + bars.widthIn(words, bars.NAMES) + 14, to);
   for (const lanes of ranks.tracksOf(run, [0])) drawing.track(run, 0, lanes, { x, y: top, high, from: begin, to: end });

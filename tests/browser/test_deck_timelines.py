@@ -104,7 +104,7 @@ def test_a_ring_stands_below_the_other_run_as_one_rank_with_its_steps(opened: An
     words = opened.locator("section.present .hall-timeline text").all_text_contents()
     assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 7", "rank 0"]
     assert {"0", "200 µs", "400 µs", "600 µs"} <= set(words)  # an axis for both
-    assert {"14 steps: each rank sends and receives 2 MB at once", "225 µs", "one step:"} <= set(words)
+    assert {"14 steps: each rank sends and receives 2 MB at once", "225 µs", "step 0:"} <= set(words)
     assert min(sizes_of(opened)) >= SMALLEST
     under = opened.locator("section.present .hall-timeline text:text-is('ring')").bounding_box()["y"]
     starts = opened.locator(f"{BARS}[fill='#9aa5b1']").evaluate_all(BOXES)
@@ -114,7 +114,7 @@ def test_a_ring_stands_below_the_other_run_as_one_rank_with_its_steps(opened: An
         for name in ("send", "receive")
     )
     assert len(sends) == len(receives) == 14 + 1
-    (*sends, sent), (*receives, received) = sends, receives  # of the last one step, enlarged
+    (*sends, sent), (*receives, received) = sends, receives  # the last is step 0, enlarged
     shares = [each["width"] / sent["width"] for each in (sends[0], receives[0], received)]
     assert shares[0] < 0.1 and shares[2] == pytest.approx(shares[1] / shares[0], rel=0.2)  # pixels of gaps
     zero, at = (

@@ -139,8 +139,7 @@ def _all_steps(played: Outcome, steps: int) -> Frame:
             name = y + cell / 2 + 17 if is_below else top - 6
             shapes.append(Words(x, name, f"rank {each.dst}", 14, "middle"))
         shapes.append(Words(middle[0], middle[1] + 7, f"step {number}", 20, "middle", bold=True))
-    squares = "Each square is the sum that a rank has just made: A2 of two ranks."
-    return Frame(f"{squares} Thick: A's way. Framed: complete, one at each rank.", tuple(shapes))
+    return Frame("Each square: a sum just made. Thick: A's way. Framed: complete.", tuple(shapes))
 
 
 def _between(a: tuple[float, float], b: tuple[float, float], share: float) -> tuple[float, float]:
