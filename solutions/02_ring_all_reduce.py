@@ -161,7 +161,7 @@ through_root.timeline
 # all their messages go into **one port, rank 0's**, so the messages queue. That is **contention**: every link is fast,
 # and one of them carries everybody's traffic.
 #
-# **How many times longer do eight ranks take than four?**
+# **With 16 MB each, how many times longer do eight ranks take than four?**
 
 # %% tags=["predict"]
 labkit.predict("four_to_eight", 1.0, unit="times")
@@ -222,12 +222,12 @@ labkit.check("chunk_bounds", chunk_bounds)
 # %% [markdown] tags=["slide-only"]
 # ## A chunk goes round twice
 #
-# 1. **reduce-scatter**: each rank adds to it
-# 2. **all-gather**: each rank copies it
+# First **reduce-scatter** adds, then **all-gather** copies.
 #
-# **To the room:** follow chunk A of rank 0. After which step is it complete, and where?
+# **To the room:** after which step is chunk A complete, and where?
 #
-# <!-- notes: Play the figure step by step. N-1 steps each way, and in every step every link carries one chunk of B/N bytes. -->
+# <!-- with: first frame -->
+# <!-- notes: Each rank sends one chunk to its right; what it receives it adds to its own. Have the room say where A goes, step by step, then show the next slide: all steps of the reduce-scatter. Play it for the all-gather. N-1 steps each way, and in every step every link carries one chunk of B/N bytes. -->
 
 # %% [markdown]
 # ## 4 The ring
@@ -236,7 +236,7 @@ labkit.check("chunk_bounds", chunk_bounds)
 # neighbour, rank - 1; the last rank's right neighbour is rank 0. Now every link has one sender and one receiver, and no
 # message has to queue.
 #
-# Here is a ring of four, and one chunk on its way. Run the cell, press play, and **follow chunk A**: `A3` holds the
+# Here are the first three steps of a ring of four. Run the cell, press play, and **follow chunk A**: `A3` holds the
 # contributions of three ranks. Chunks B, C and D move at the same time, each starting at a different rank.
 
 # %% tags=["figure"]
@@ -512,7 +512,7 @@ def three_ranks_in_a_ring():
 labkit.run(three_ranks_in_a_ring, on=labkit.local(3)).results
 
 # %% [markdown]
-# Now eight H100s, with 16 MB as before. **How many times faster is the ring than going through rank 0?**
+# **Eight H100s, 16 MB each: how many times faster is the ring than going through rank 0?**
 
 # %% tags=["predict"]
 labkit.predict("ring_speedup", 2.0, unit="times")
@@ -582,7 +582,7 @@ labkit.answer("twice_the_ranks", "about as long")
 # **To the room:** two rings sum 16 MB on eight ranks: why is one slower?
 #
 # <!-- beside: ring, a colleague's ring -->
-# <!-- notes: The ring is that of before: 225 µs, its start included. The other, recorded in section 7, takes about twice as long. It never hangs, and the sums are right. Compare one step of each: how long is it, and what fills it? A receive takes as long as its send, and 7.2 µs of latency. What does every rank send in the first two steps? -->
+# <!-- notes: The ring is that of before: 225 µs, its start included. The other, recorded in section 7, takes about twice as long. It never hangs, and the sums are right. Compare one step of each: how long is it, and what fills it? A receive takes as long as its send, and 7.2 µs of latency: so long the ring's ranks wait in each step, once their own bytes are out. What does every rank send in the first two steps? -->
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("slow_ring")

@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from labkit.lessons.exercise_slides import task_of, told_of
 from labkit.lessons.lesson import TASKS, Lesson
 from labkit.lessons.outputs_now import as_drawn_now
 from labkit.lessons.room_guesses import histogram
+from labkit.lessons.room_questions import ask_with_first_frame, to_be_found
 from labkit.widgets import deck_data
 from labkit.words import plainly
 
@@ -33,8 +34,6 @@ _CALLED = re.compile(r"<!-- called: (.+), (.+) -->")
 _SIZE = re.compile(r"\d+ (of \d+ )?ranks?\b")
 _COMPARED = re.compile(r"[\d.]+ times (?P<how>faster|as long)\b(?:.*mostly because (?P<why>.+))?")
 _MOSTLY = re.compile(r"(?<=; the others )wait ([5-9]\d|100) % of the time$")
-_FEW_LETTERS = 110
-"""Of what a slide says before it asks the room: more keeps a slide of its own."""
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
 _BOARD = "`labkit board` prints the link. Put its page on the wall if the room agrees."
 _CLOSING = "Ask what was hardest; the board shows where the room was stuck longest. Say how to hand in."
@@ -110,7 +109,8 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
             shown_here = [_as_called(slide, called) for slide in drawn if slide]
             for asks in lesson.exercises:
                 if f'labkit.recorded("{asks.id}"' in cell.source:  # what it shows is for the room to find
-                    shown_here = _to_be_found(asks.title, slides, shown_here)
+                    shown_here = to_be_found(asks.title, slides, shown_here)
+            ask_with_first_frame(slides, shown_here)
             slides += shown_here
     return slides
 
@@ -125,57 +125,6 @@ def closing_last(slides: Sequence[Slide]) -> list[Slide]:
     """Return a lesson's slides so that it ends with what to remember, and not with a bonus that few come to."""
     closing = [slide for slide in slides if slide.kind == "prose" and slide.body.startswith(CLOSING)]
     return [*(slide for slide in slides if slide not in closing), *closing]
-
-
-def _to_be_found(title: str, slides: list[Slide], shown_here: list[Slide]) -> list[Slide]:
-    """Return the slides of a recorded run so that they tell nothing of what is to be found in it.
-
-    A slide before it that asks the room in few words is asked in vain while nothing is seen: it is taken from `slides`,
-    and its heading and what it asks stand with the run.
-
-    Args:
-        title: Of the exercise; a run is titled by it where the room is asked nothing.
-        slides: Those before it.
-        shown_here: Those of the run.
-    """
-    before = slides[-1].body if slides and slides[-1].kind == "prose" else ""
-    question = _room_question(before)
-    heading, _, rest = before.partition("**To the room:**")[0].partition("\n\n")
-    rest = " ".join(rest.split())
-    if not question or len(shown_here) != 1 or len(rest) > _FEW_LETTERS or set("|*`$") & set(rest):
-        return [replace(slide, title=question or title) for slide in shown_here]
-    notes = [*re.findall(r"<!-- notes: (.*?) -->", slides.pop().body, re.S), *shown_here[0].notes]
-    run = _with_reference(replace(shown_here[0], notes=notes), before, slides)
-    if not rest:
-        return [replace(run, title=question)]
-    stop = "" if rest.endswith((".", "!", ":")) else "."
-    return [replace(run, title=heading.lstrip("# "), asks=f"{rest}{stop} **{question}**")]
-
-
-def _with_reference(slide: Slide, asks: str, slides: Sequence[Slide]) -> Slide:
-    """Return the slide of a recorded run with a run of an earlier comparison above it, on one axis.
-
-    Args:
-        slide: Of the run.
-        asks: The slide before it; in <!-- beside: NAME, OWN --> it says which run, and how the recorded one is called.
-        slides: Those before.
-    """
-    named = re.search(r"<!-- beside: (.+), (.+) -->", asks)
-    earlier = (run for each in slides if each.runs for run in json.loads(each.runs))
-    reference = next((run for run in earlier if named and run["name"] == named[1]), None)
-    if not named or reference is None or not slide.runs:
-        return slide
-    (own,) = json.loads(slide.runs)
-    both = [reference | {"overlay": False}, own | {"name": named[2]}]
-    return replace(slide, runs=json.dumps(both, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c"))
-
-
-def _room_question(body: str) -> str:
-    """Return the last question that a slide asks the room, without what is to be opened for it; "" if it asks none."""
-    _, _, asked = body.partition("**To the room:** ")
-    questions = re.findall(r"[^.?!]+\?", asked.partition("\n\n")[0])
-    question = " ".join(questions[-1].split()) if questions else ""
-    return question[:1].upper() + question[1:]
 
 
 def _question(prose: str) -> str:
@@ -221,8 +170,7 @@ def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[s
         if question and (
             beside := _COMPARED.search(title)
         ):  # the number is the answer's, and what it means stands by it
-            title, compared = beside["why"] or title, beside["how"]
-            title = title[:1].upper() + title[1:]
+            title, compared = _told_apart(title, beside["why"]), beside["how"]
         elif question:
             title = re.split("[;,] ", title)[0]  # a number stands beside it
         if not runs and sentence and notes:  # a timeline too long to be live: its still is too small to read in a room
@@ -232,6 +180,13 @@ def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[s
             notes=notes,
         )  # fmt: skip
     return None
+
+
+def _told_apart(claim: str, why: str | None) -> str:
+    """Return of which of two runs a comparison speaks, and why it is so: "Eight ranks: bytes queue at rank 0"."""
+    named = re.match("“([^”]+)”", claim)
+    title = f"{named[1]}: {why}" if named and why else claim
+    return title[:1].upper() + title[1:]
 
 
 def _came_out(result: Any, unit: str) -> str:

@@ -3,6 +3,7 @@
 const NAMES = 42; // pixels of the names of ranks, and of a key
 const WORDS = 38; // of what stands in a bar
 const NARROW = [38, 34, 30, 27]; // of what has less room there
+const BESIDE = [38, 36]; // of that where two runs have a key
 const TICKS = 40;
 const STILL = 6; // the category of time in which a rank stands still (labkit/widgets/palette.py)
 const MOVES = new Set([4, 7]); // those of a send and a receive
@@ -121,6 +122,7 @@ class Drawing {
       untold: new Set(),
       seen: new Map(),
       arrows: [],
+      crossed: [], // from where to where each of them goes
     });
     const isForward = /forward/.test(legend) && (!/other/.test(legend) || state.runs.every(slideRanks.isForward));
     this.blue = isForward ? "forward" : "compute";
@@ -153,7 +155,9 @@ class Drawing {
     }
     if (begun > from) all.push({ a: x(from), b: x(begun), y, high, category: NAMED, words: "start" });
     all.sort((one, other) => one.a - other.a);
-    ways?.forEach((calls, k) => this.half(run, calls, { x, y: y + (k * high) / 2, high: high / 2 - 1, from, to }));
+    ways?.forEach((calls, k) =>
+      this.half(run, calls, ways[1 - k], { x, y: y + (k * high) / 2, high: high / 2 - 1, from, to }),
+    );
     if (isPipeline(run)) {
       all = merged(all.filter(({ category }) => category !== STILL)).filter(({ a, b }) => b - a > 3);
       all.push(...idleBetween(all, x(from), x(to)).map((each) => ({ ...each, y, high })));
@@ -163,39 +167,43 @@ class Drawing {
     this.nameBars(all);
   }
 
-  /** Calls that take half of a track, for as long as each of them lasts. */
-  half(run, calls, { x, y, high, from, to }) {
-    const seen = calls.filter(([begin, end]) => end > from && begin < to);
-    const drawn = seen.map(([begin, end, category, event]) => {
+  /** Calls that take half of a track, for as long as each of them lasts, and then the wait for the other half's. */
+  half(run, calls, others, { x, y, high, from, to }) {
+    const isSeen = ([begin, end]) => end > from && begin < to;
+    const drawn = calls.filter(isSeen).map(([begin, end, category, event]) => {
       return { a: x(begin), b: x(end), y, high, category, words: wordOf(run, category, event, this.blue) };
     });
-    drawn.forEach((bar) => this.bar(bar));
-    if (this.state.runs.length === 1) this.nameBars(drawn);
+    const ends = others.filter(isSeen).map(([, end]) => x(end));
+    const waits = drawn.map(({ b }, k) => ({ a: b, b: ends[k], y, high, category: STILL, words: "waits" }));
+    const stays = waits.filter(({ a, b }) => b - a > 1);
+    if (stays.length) this.untold.add("waits");
+    [...drawn, ...stays].forEach((bar) => this.bar(bar));
+    if (this.state.runs.length === 1 || drawn.length === 1) this.nameBars(drawn);
     else drawn.forEach(({ words }) => this.untold.add(words)); // a word over several would hide where steps end
   }
 
   /** Write in bars what they are: in each, or once over several of one name that follow each other. */
   nameBars(bars) {
-    const sizes = this.state.runs.length > 1 ? NARROW.slice(0, 2) : NARROW; // two runs have a key
+    const sizes = this.state.runs.length > 1 ? BESIDE : NARROW;
     for (let k = 0, next; k < bars.length; k = next) {
       const { words, y, high, category } = bars[k];
       for (next = k + 1; bars[next]?.words === words && bars[next].a - bars[next - 1].b < 5; next++);
       if (words === "idle" || this.isOneBatch) continue; // its key says so
       const own = bars.slice(k, next);
       const whole = own.at(-1).b - own[0].a;
-      const size = sizes.find((each) => widthIn(words, each) + 16 <= whole && each + 4 <= high) ?? WORDS;
-      const room = widthIn(words, size) + 16;
+      const size = sizes.find((each) => widthIn(words, each) + 12 <= whole && each <= high) ?? WORDS;
+      const room = widthIn(words, size) + 12;
       const places = own.every(({ a, b }) => b - a >= room) ? own : [{ a: own[0].a, b: own.at(-1).b }];
       const hidesEnds = places.length < own.length && MOVES.has(category); // each is a message of its own
-      if (high < size + 4 || whole < room || hidesEnds) {
+      if (high < size || whole < room || hidesEnds) {
         if (whole > SEEN) this.untold.add(words);
         continue;
       }
       this.named.add(words);
       const { onBar, paper } = this.state.theme;
       const isOver = places.length < own.length || category === STILL;
-      for (const { a, b } of places) {
-        const middle = (a + b) / 2;
+      for (const place of places) {
+        const middle = this.clearOf(place, category === STILL ? room / 2 : 0);
         const ground = category === STILL ? paper : this.colourOf(category);
         if (isOver) {
           const [top, tall] = category === STILL ? [y + high / 2 - 20, 40] : [y, high];
@@ -205,6 +213,14 @@ class Drawing {
         this.words.push(textOf(middle, y + high / 2 + size * 0.36, words, size, `text-anchor="middle" fill="${ink}"`));
       }
     }
+  }
+
+  /** The middle of a bar, or where it has words so wide that lie on no arrow. */
+  clearOf({ a, b }, half) {
+    const middles = [1 / 2, 1 / 4, 3 / 4].map((share) => a + share * (b - a));
+    const isClear = (at) =>
+      a < at - half && at + half < b && this.crossed.every((ends) => ends.every((end) => Math.abs(end - at) > half));
+    return (half && middles.find(isClear)) || middles[0];
   }
 
   colourOf = (category) => (category === NAMED ? "#9aa5b1" : this.state.theme.colours[category]);

@@ -14,6 +14,7 @@ const HEAD = 46; // of a run's name
 const SPACE = 16; // between two runs
 const MEMORY = 64; // of what a rank holds, under its bars
 const MOST_ARROWS = 16;
+const NEIGHBOURS = 4; // ranks of a ring that a room counts links of
 const UNITS = [
   ["s", 1e9],
   ["ms", 1e6],
@@ -109,16 +110,18 @@ function arrowsOf(drawing) {
   return seen.length > MOST_ARROWS ? [] : seen;
 }
 
-/** A message's arrow, from when its sender begins to move it to when its receiver has it. */
+/** Where a message's last byte leaves, and where its receiver has it. */
+const lastByte = (run, x, [source, target, from, to]) => [
+  x(messages.movedIn(run, from, source)[1]),
+  x(messages.movedIn(run, to, target)[1]),
+];
+
+/** A message's arrow, from when its last byte leaves to when its receiver has it. */
 function drawMessage(drawing, places, x, [source, target, from, to]) {
-  const [run] = drawing.state.runs;
+  const [left, landed] = lastByte(drawing.state.runs[0], x, [source, target, from, to]);
   const [one, other] = [from, to].map((rank) => places.find((place) => place.rank === rank));
   const [y1, y2] = other.y > one.y ? [one.y + one.high, other.y] : [one.y, other.y + other.high];
-  messages.drawArrow(
-    drawing,
-    [x(messages.movedIn(run, from, source)[0]), y1],
-    [x(messages.movedIn(run, to, target)[1]), y2],
-  );
+  messages.drawArrow(drawing, [left, y1], [landed, y2]);
 }
 
 /** Round times from 0 to a length, in words where there is room before `free`. */
@@ -144,11 +147,15 @@ function drawAxis(drawing, { span }, x, y) {
   drawing.add(bars.textOf(x(span), y + 44, end, LENGTH, `text-anchor="end" ${boldIn(drawing)}`));
 }
 
-/** The ranks that are drawn of each run: of one that goes in steps, one beside another run. */
+/** The ranks that are drawn of each run: of one in steps beside another run the first, of one to be found out a few. */
 function shownOf({ state, most }) {
-  return state.runs.map((run, number) =>
-    state.runs.length > 1 && messages.stepOf(run, 0) ? [{ rank: 0, more: "" }] : ranks.ranksOf(state, number, most),
-  );
+  const areSteps = state.runs.every((run) => messages.stepOf(run, 0));
+  return state.runs.map((run, number) => {
+    if (state.runs.length === 1 || !messages.stepOf(run, 0)) return ranks.ranksOf(state, number, most);
+    const few = areSteps && number ? NEIGHBOURS : 1;
+    const more = few > 1 && run.ranks.size > few ? `${run.ranks.size - few} more` : "";
+    return Array.from({ length: few }, (_, rank) => ({ rank, more: rank === few - 1 ? more : "" }));
+  });
 }
 
 /** How wide the names of ranks are, and the words for those that are not shown. */
@@ -165,8 +172,9 @@ function drawOne(drawing, hasMemory) {
   const names = namesOf(drawing);
   const held = hasMemory ? drawing.shown[0].map(({ rank }) => run.held.get(rank)?.most ?? 0) : [];
   const right = Math.max(0, ...held.map((most) => bars.widthIn(bytesWords(most), bars.WORDS) + 10));
-  const x = scaleOf(0, run.span, names + 22, width - 6 - right);
+  const x = scaleOf(0, run.span, names + 22, width - 14 - right);
   drawing.arrows = bars.isPipeline(run) ? [] : arrowsOf(drawing);
+  drawing.crossed = drawing.arrows.map((each) => lastByte(run, x, each));
   const gap = drawing.arrows.length ? WIDE_GAP : GAP;
   const whole = { x, from: 0, to: run.span, left: 4, hasNames: true, hasMemory, shown: drawing.shown[0], gap };
   const places = withKey(drawing, (top) => drawRun(drawing, 0, { ...whole, top, high: height - top - 62 }));
@@ -188,7 +196,7 @@ function withKey(drawing, draw) {
 function drawTwo(drawing) {
   const { state, width, height, shown } = drawing;
   const areSteps = state.runs.every((run) => messages.stepOf(run, 0));
-  const parts = state.runs.map((run) => wholeOf(run, areSteps));
+  const parts = state.runs.map((run, number) => wholeOf(run, areSteps && number > 0));
   const longest = Math.max(...state.runs.map(({ span }) => span));
   const ends = Math.max(...parts.map(({ lasts }) => bars.widthIn(lasts, LENGTHS, 650)));
   const left = 4 + namesOf(drawing) + 22;
@@ -201,11 +209,12 @@ function drawTwo(drawing) {
       if (number) drawing.add(bars.rectOf(0, y - 10, width, 2, `fill="${drawing.quiet}"`));
       drawing.add(bars.textOf(4, y + 32, part.name, bars.NAMES, boldIn(drawing)));
       const steps = 4 + bars.widthIn(part.name, bars.NAMES, 650) + 24;
-      drawing.add(bars.textOf(steps, y + 32, part.steps, bars.NAMES, `fill="${drawing.ink}"`));
+      drawing.add(bars.textOf(steps, y + 32, part.steps, bars.WORDS, `fill="${drawing.ink}"`));
       const high = each * shown[number].length + below[number];
       const own = { x, left: 4, shown: shown[number], top: y + HEAD, high };
       drawRun(drawing, number, { ...own, from: 0, to: state.runs[number].span, hasNames: true });
-      drawEnds(drawing, part, x, own.top, high - belowOf(shown[number].at(-1)));
+      const ended = drawEnds(drawing, part, x, own.top, high - belowOf(shown[number].at(-1)));
+      if (part.isAtOnce && !areSteps) drawStep(drawing, state.runs[number], ended, own.top, high);
       y += HEAD + high + SPACE;
     });
     drawTicks(drawing, longest, x, height - AXIS, width);
@@ -214,28 +223,30 @@ function drawTwo(drawing) {
 
 const boldIn = ({ ink }) => `font-weight="650" fill="${ink}"`;
 
-/**
- * A run in words: its name and length, of one that goes in steps how many, and that all ranks send at once.
- *
- * Two runs of steps are compared by the room, which is told no such thing.
- */
-function wholeOf(run, areSteps) {
+/** A run in words: its name and length, of one in steps how many; and what each is, but of one to be found out. */
+function wholeOf(run, isToFind) {
   const step = messages.stepOf(run, 0);
   const isAtOnce = step && [...run.ranks.keys()].every((rank) => messages.bothWays(run, rank));
-  const says = isAtOnce && !areSteps ? ["every rank sends and", "receives at once"] : [];
-  const steps = step ? `${step.count} steps` : "";
-  return { end: run.measured?.[1] ?? run.span, lasts: timeWords(lastedOf(run)), name: run.name, steps, says };
+  const what = isAtOnce && !isToFind ? `: each rank sends and receives ${bytesWords(step.sent)} at once` : "";
+  const steps = step ? `${step.count} steps${what}` : "";
+  return { end: run.measured?.[1] ?? run.span, lasts: timeWords(lastedOf(run)), name: run.name, steps, isAtOnce };
 }
 
-/** A line where a run ends, and beside it how long it took. */
-function drawEnds(drawing, { end, lasts, says }, x, top, high) {
+/** A line where a run ends, and beside it how long it took; return where those words end. */
+function drawEnds(drawing, { end, lasts }, x, top, high) {
   const from = x(end) + 14;
   drawing.add(bars.rectOf(x(end), top - 6, 3, high + 12, `fill="${drawing.ink}"`));
   drawing.add(bars.textOf(from, top + high / 2 + 14, lasts, LENGTHS, boldIn(drawing)));
-  const right = from + bars.widthIn(lasts, LENGTHS, 650) + 30;
-  says.forEach((line, k) =>
-    drawing.add(bars.textOf(right, top + high / 2 - 10 + 46 * k, line, bars.NAMES, `fill="${drawing.ink}"`)),
-  );
+  return from + bars.widthIn(lasts, LENGTHS, 650);
+}
+
+/** Of a run of many steps the first, enlarged, from `left` on. */
+function drawStep(drawing, run, left, top, high) {
+  const { begin, end } = messages.stepOf(run, 0);
+  const [words, from, to] = ["step 0:", left + 30, drawing.width - 2];
+  drawing.add(bars.textOf(from, top + high / 2 + 14, words, bars.NAMES, `fill="${drawing.ink}"`));
+  const x = scaleOf(begin, end, from + bars.widthIn(words, bars.NAMES) + 14, to);
+  for (const lanes of ranks.tracksOf(run, [0])) drawing.track(run, 0, lanes, { x, y: top, high, from: begin, to: end });
 }
 
 /** A timeline's drawing for a slide, as SVG of this size. */

@@ -90,11 +90,11 @@ async function shrink(live, { width, height }, scale) {
   return to;
 }
 
-/** Let a slide be titled by what its explorer shows, as that is computed now. */
+/** Let a slide be titled by what its explorer shows, as that is computed now; one that asks the room keeps its own. */
 function claim(live) {
   const section = live.closest("section");
   const [says, heading] = [live.querySelector(".lk header > :first-child"), section.querySelector(".kicker, h3")];
-  if (!says || !heading || "claimed" in section.dataset) return;
+  if (!says || !heading || "claimed" in section.dataset || section.querySelector(".asks")) return;
   section.dataset.claimed = "";
   const follow = () => (heading.textContent = says.textContent);
   follow();

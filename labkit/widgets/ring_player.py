@@ -166,7 +166,7 @@ def _claim(played: Outcome) -> str:
         return f"{few} of {every} chunks {become} complete"
     sent = Counter(transfer.src for step in played.steps for transfer in step.transfers)
     share = f"{max(sent.values(), default=0)}/{played.num_chunks}"
-    return f"{played.num_ranks} ranks sum a tensor in {len(played.steps)} steps; each sends {share} of it"
+    return f"{played.num_ranks} ranks sum a tensor; each sends {share} of it"
 
 
 def _still(played: Outcome, source: str) -> Scene:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from labkit.lessons.reveal import _LAID_OUT, HEIGHT
 from tests.browser.test_decks import ALIVE, deck
 
 SIZES = "(all) => all.map((each) => [each.textContent, parseFloat(getComputedStyle(each).fontSize)])"
@@ -82,4 +83,14 @@ def test_a_call_of_one_line_is_as_large_as_the_text_below_it(browser: Any, tmp_p
     page.goto(deck("02_ring_all_reduce", tmp_path))
     go_to(page, "ring_sum(tensor, group)")
     assert page.locator("section.present li > code").evaluate_all(SIZES) == [["ring_sum(tensor, group)", 52]]
+    page.close()
+
+
+@pytest.mark.in_turn
+def test_on_paper_a_table_of_all_steps_has_no_line_of_one_step(browser: Any, tmp_path: Path) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 720})
+    page.goto(f"{deck('02_ring_all_reduce', tmp_path)}?print-pdf")
+    page.wait_for_function(_LAID_OUT, arg=HEIGHT)
+    said = page.locator(".live:has(.hall-grid) [data-part=say]")
+    assert said.count() == 1 and said.inner_text().startswith("Step 3: ") and not said.is_visible()
     page.close()

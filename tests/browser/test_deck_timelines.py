@@ -49,11 +49,12 @@ def test_a_question_comes_alone_and_two_runs_show_two_ranks_each_as_large_as_the
     of = "[...document.querySelectorAll('.slides > section')].findIndex((each) => each.matches('.asking'))"
     opened.evaluate(f"Reveal.slide({of})")
     slide = opened.locator("section.present")
-    assert slide.inner_text().splitlines()[-1] == "How many times longer do eight ranks take than four?"
+    asked = slide.inner_text().splitlines()[-1]
+    assert asked == "With 16 MB each, how many times longer do eight ranks take than four?"
     opened.keyboard.press("PageDown")
     opened.wait_for_function(ALIVE)
     shown = slide.locator(".asked").inner_text().split("\n\n")
-    assert shown == ["Bytes queue at rank\N{NO-BREAK SPACE}0", "2.3 times as long"]
+    assert shown == ["Eight ranks: bytes queue at rank\N{NO-BREAK SPACE}0", "2.3 times as long"]
     live = slide.locator(".live")
     words = live.locator(".hall-timeline text").all_text_contents()
     assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 3", "rank 0", "rank 7"]
@@ -99,11 +100,11 @@ def sizes_of(page: Any) -> list[float]:
 @pytest.mark.in_turn
 def test_a_ring_stands_below_the_other_run_as_one_rank_with_its_steps(opened: Any, folder: Path) -> None:
     opened.goto(deck("02_ring_all_reduce", folder))
-    at_answer(opened, "How many times faster is the ring than going through rank 0?")
+    at_answer(opened, "how many times faster is the ring than going through rank 0?")
     words = opened.locator("section.present .hall-timeline text").all_text_contents()
     assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 7", "rank 0"]
     assert {"0", "200 µs", "400 µs", "600 µs"} <= set(words)  # an axis for both
-    assert {"14 steps", "225 µs", "every rank sends and", "receives at once"} <= set(words)
+    assert {"14 steps: each rank sends and receives 2 MB at once", "225 µs", "step 0:"} <= set(words)
     assert min(sizes_of(opened)) >= SMALLEST
     under = opened.locator("section.present .hall-timeline text:text-is('ring')").bounding_box()["y"]
     starts = opened.locator(f"{BARS}[fill='#9aa5b1']").evaluate_all(BOXES)
@@ -112,7 +113,10 @@ def test_a_ring_stands_below_the_other_run_as_one_rank_with_its_steps(opened: An
         [box for box in opened.locator(of_colour(opened, name)).evaluate_all(BOXES) if box["top"] > under]
         for name in ("send", "receive")
     )
-    assert len(sends) == len(receives) == 14
+    assert len(sends) == len(receives) == 14 + 1
+    (*sends, sent), (*receives, received) = sends, receives  # the last is step 0, enlarged
+    shares = [each["width"] / sent["width"] for each in (sends[0], receives[0], received)]
+    assert shares[0] < 0.1 and shares[2] == pytest.approx(shares[1] / shares[0], rel=0.2)  # pixels of gaps
     zero, at = (
         box["x"] + box["width"] / 2
         for box in (
@@ -130,17 +134,21 @@ def test_a_run_to_be_found_out_stands_step_by_step_below_the_one_it_is_slower_th
     opened.goto(deck("02_ring_all_reduce", folder))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
     slides = "[...document.querySelectorAll('.slides > section')]"
-    opened.evaluate(f"Reveal.slide({slides}.findIndex((each) => /why is one slower/.test(each.innerHTML)))")
+    opened.evaluate(f"Reveal.slide({slides}.findIndex((each) => /A colleague's ring: /.test(each.innerHTML)))")
     opened.wait_for_function(ALIVE)
     words = opened.locator("section.present .hall-timeline text").all_text_contents()
     assert [each for each in words if "ring" in each] == ["ring", "a colleague's ring"]
-    assert not any("MB" in each or "at once" in each for each in words)  # what each sends is for the room to find
-    assert {"14 steps", "225 µs", "7 steps", "488 µs", "100 µs", "400 µs"} <= set(words)  # as long as where it won
+    heads = [each for each in words if "steps" in each]  # what each step of the second sends is for the room to find
+    assert heads == ["14 steps: each rank sends and receives 2 MB at once", "7 steps"]
+    assert opened.locator("section.present > h3").inner_text() == "A colleague's ring: 2.2 times as long"  # 488 / 225
+    ranks = [each for each in words if each.startswith("rank ")]
+    assert ranks == ["rank 0", "rank 0", "rank 1", "rank 2", "rank 3"] and "4 more" in words  # links are counted
+    assert {"225 µs", "488 µs", "100 µs", "400 µs"} <= set(words)  # as long as where it won
     assert min(sizes_of(opened)) >= SMALLEST
     starts = opened.locator(f"{BARS}[fill='#9aa5b1']").evaluate_all(BOXES)[:2]
     assert starts[0]["left"] == starts[1]["left"] and starts[0]["width"] == pytest.approx(starts[1]["width"])
     sends, receives = (opened.locator(of_colour(opened, name)).evaluate_all(BOXES)[:-1] for name in ("send", "receive"))
-    assert len(sends) == len(receives) == 14 + 7
+    assert len(sends) == len(receives) == 14 + 4 * 7
     for send, receive in zip(sends, receives, strict=True):  # one above the other, from one moment on
         assert send["left"] == pytest.approx(receive["left"], abs=0.1) and send["bottom"] <= receive["top"]
         assert receive["width"] > send["width"]  # by the latency

@@ -52,7 +52,7 @@ REACH = r"""() => {
   const inked = [...slide.querySelectorAll(".picture :is(canvas, img, rect, path, circle, text, p, button)")];
   const ink = inked.filter((each) => each.checkVisibility()).map((each) => each.getBoundingClientRect());
   const drawn = Math.max(0, ...ink.map((each) => each.bottom - frame.top)) / scale;
-  const says = slide.querySelector(".asked") ? null : slide.querySelector(".lk header > :first-child");
+  const says = slide.querySelector(".asked, .asks") ? null : slide.querySelector(".lk header > :first-child");
   const titled = !says || says.textContent === slide.querySelector("h3").textContent;
   const heading = slide.querySelector(":scope > :is(h2, h3)");
   const stage = slide.querySelector(".live .lk [data-part=stage] svg");

@@ -96,7 +96,7 @@ def test_play_runs_to_the_end_and_stands_still_where_motion_is_unwanted(show: Op
 def test_under_reduced_motion_a_figure_is_a_filmstrip_that_marks_where_its_reader_stands(show: Open) -> None:
     page = show(labkit.figure("ring"), reduced_motion="reduce")
     told = "texts => texts.map(each => each.textContent).filter(words => /^[0-9]+[.] /.test(words))"
-    for frames in ("1468", "1358"):
+    for frames in ("1569", "1469"):
         shown = page.eval_on_selector_all("svg[role=img] text", told)
         marked = page.eval_on_selector_all("svg[role=img] text.bold", told)
         step = int(page.get_attribute(".labkit-figure", "data-step"))

@@ -36,6 +36,9 @@ from labkit.lessons.write_cell import PLACEHOLDER
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 
+WITH_PICTURES = ("## A chunk goes round twice", "## Right, and slow")
+
+
 @pytest.fixture(scope="module")
 def ring() -> tuple[Lesson, list[Slide]]:
     lesson = load(SOLUTIONS / "02_ring_all_reduce.py")
@@ -46,8 +49,8 @@ def test_every_exercise_and_every_tagged_cell_is_a_slide(ring: tuple[Lesson, lis
     lesson, slides = ring
     assert [slide.exercise for slide in slides if slide.exercise] == [each.id for each in lesson.exercises]
     tagged = [cell for cell in lesson.cells if {"slide", "slide-only"} & set(cell.tags)]
-    stands = [cell.student_source for cell in tagged if not cell.student_source.startswith("## Right, and slow")]
-    assert [slide.body for slide in slides if slide.kind == "prose"] == stands and len(tagged) == len(stands) + 1
+    stands = [cell.student_source for cell in tagged if not cell.student_source.startswith(WITH_PICTURES)]
+    assert [slide.body for slide in slides if slide.kind == "prose"] == stands and len(tagged) == len(stands) + 2
     assert slides[0].body.startswith("# 02 Ring all-reduce")
 
 
@@ -61,9 +64,9 @@ def test_pictures_are_slides_and_checks_and_answers_are_not(ring: tuple[Lesson, 
 
 
 def test_what_an_exercise_needs_stands_before_it(ring: tuple[Lesson, list[Slide]]) -> None:
-    texts = [slide.body for slide in ring[1]]
+    texts = [f"{slide.title}\n{slide.body}" for slide in ring[1]]
     order = (
-        "## A chunk goes round twice",
+        "A chunk goes round twice\n",
         "## Write down what happens",
         "2.3 The ring",
         "## Send and receive",
@@ -80,8 +83,8 @@ def test_a_picture_that_is_too_fine_for_a_room_is_no_slide(ring: tuple[Lesson, l
         replace(each, tags=(*each.tags, "no-slide")) if each.kind == "code" else each for each in lesson.cells
     )
     without = lesson_slides(replace(lesson, cells=cells), notebook)
-    bodies = [each.body for each in without if not each.body.startswith("## Right, and slow")]  # no run to stand with
-    assert bodies == [each.body for each in slides if each.kind != "figure"] and len(without) == len(bodies) + 1
+    bodies = [each.body for each in without if not each.body.startswith(WITH_PICTURES)]  # no picture to stand with
+    assert bodies == [each.body for each in slides if each.kind != "figure"] and len(without) == len(bodies) + 2
 
 
 def test_the_prose_between_slides_is_what_the_speaker_says(ring: tuple[Lesson, list[Slide]]) -> None:
@@ -156,23 +159,25 @@ def test_a_kept_timeline_holds_its_columns_and_no_line_of_code(ring: tuple[Lesso
 def test_a_picture_is_titled_by_what_it_shows_and_a_comparison_is_shown_once(ring: tuple[Lesson, list[Slide]]) -> None:
     titles = [slide.title for slide in ring[1] if slide.kind == "figure"]
     assert "Rank 0 works; the others mostly wait" in titles  # in one line, without how many percent
-    assert {"Bytes queue at rank 0", "Bytes no longer queue at rank 0"} <= set(titles)
+    assert {"Eight ranks: bytes queue at rank 0", "Ring: bytes no longer queue at rank 0"} <= set(titles)
     assert not [title for title in titles if re.match(r"Exercise \d", title)]
     both = [slide.runs for slide in ring[1] if slide.runs and len(json.loads(slide.runs)) > 1]
     assert len(both) == len(set(both)) == 3  # and the ring beside one that is slower
     asked = {slide.question: f"{slide.answer} {slide.compared}" for slide in ring[1] if slide.question}
-    assert asked["How many times faster is the ring than going through rank 0?"] == "3.5 times faster"
-    assert asked["How many times longer do eight ranks take than four?"] == "2.3 times as long"
+    faster = "Eight H100s, 16 MB each: how many times faster is the ring than going through rank 0?"
+    longer = "With 16 MB each, how many times longer do eight ranks take than four?"
+    assert (asked[faster], asked[longer]) == ("3.5 times faster", "2.3 times as long")
     assert re.search(r'"timeline-\d+"\), .*\);', deck_html(ring[1], "Ring"))
 
 
-def test_a_recorded_run_is_titled_by_what_the_room_is_asked_and_not_by_what_the_room_is_to_find(
+def test_a_recorded_run_is_titled_by_how_long_it_takes_or_by_what_the_room_is_asked_and_not_by_what_is_to_be_found(
     ring: tuple[Lesson, list[Slide]],
 ) -> None:
     at = next(at for at, slide in enumerate(ring[1]) if slide.exercise == "slow_ring")
     run = ring[1][at - 1]
-    assert run.title == "Two rings sum 16 MB on eight ranks: why is one slower?"
-    assert [each["name"] for each in json.loads(run.runs)] == ["ring", "a colleague's ring"]
+    reference, own = json.loads(run.runs)
+    assert (reference["name"], own["name"]) == ("ring", "a colleague's ring")
+    assert run.title == f"A colleague's ring: {own['span'] / reference['span']:.1f} times as long" and not run.asks
     assert any("It never hangs" in note and "takes about twice as long" in note for note in run.notes)
     lesson = load(SOLUTIONS / "15_planner.py")
     slides = lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "15_planner.ipynb"))
@@ -213,11 +218,21 @@ def test_a_question_to_the_room_and_the_minutes_of_an_exercise_have_places_of_th
 def test_a_room_is_asked_before_a_picture_answers(ring: tuple[Lesson, list[Slide]]) -> None:
     texts = [slide.body for slide in ring[1]]
     pictures = [at for at, slide in enumerate(ring[1]) if slide.kind == "figure"]
-    for asks in ("which rank works all the time", "follow chunk A of rank 0"):
-        (asked,) = (at for at, text in enumerate(texts) if asks in text)
-        assert asked + 1 in pictures  # and none of what it asks about stands before it
+    (asked,) = (at for at, text in enumerate(texts) if "which rank works all the time" in text)
+    assert asked + 1 in pictures  # and none of what it asks about stands before it
     slow = next(at for at, slide in enumerate(ring[1]) if slide.exercise == "slow_ring")
     assert max(at for at in pictures if at < slow) == slow - 1
+
+
+def test_a_room_is_asked_beside_the_first_frame_of_the_story_that_answers(ring: tuple[Lesson, list[Slide]]) -> None:
+    at = next(at for at, slide in enumerate(ring[1]) if slide.title == "A chunk goes round twice")
+    first, answer = ring[1][at : at + 2]
+    assert first.asks.endswith("**After which step is chunk A complete, and where?**") and not answer.asks
+    assert any("Have the room say where A goes" in note for note in first.notes)
+    begins = [re.search(r'"begin":(\d+)', each.body) for each in (first, answer)]
+    assert [int(each[1]) for each in begins if each] == [0, 4]  # before step 0, and all steps at once
+    marks = [re.findall(r'"(f[0-9a-f]+)"', each.body) for each in (first, answer)]
+    assert len(set(marks[0])) == len(set(marks[1])) == 1 and set(marks[0]) != set(marks[1])  # two figures of a page
 
 
 @pytest.mark.parametrize("name", ["02_ring_all_reduce", "08_pipeline", "11_faster_steps"])

@@ -120,23 +120,53 @@ def test_what_leaves_a_stage_arrives_under_another_name_at_the_head_of_its_arrow
     assert rows["loss.backward()"] == rows["y.backward(g)"] and rows["y.backward(g)"][1] == "backward"
 
 
-def test_the_ring_counts_steps_as_its_plan_does_and_every_chunk_has_its_square() -> None:
+def test_the_ring_counts_steps_as_its_plan_does_and_what_has_just_arrived_steps_forward() -> None:
     story = _MAKERS["ring"](num_ranks=4)
-    assert [frame.says[:7] for frame in story.frames[1:-1]] == [f"Step {step}:" for step in range(6)]
-    assert story.title == "Chunk A is complete after step 2"
-    for step, frame in enumerate(story.frames[1:-1]):
+    begin, *steps = [frame for number, frame in enumerate(story.frames[:-1]) if number != story.telling]
+    assert [frame.says[:7] for frame in steps] == [f"Step {step}:" for step in range(6)]
+    for step, frame in enumerate(steps):
         arrows = [each for each in frame.shapes if isinstance(each, Path)]
-        assert (
-            len(arrows) == 4 and [each.stroke for each in arrows].index("send") == step % 4
-        )  # A's way, the others pale
-        assert arrows[step % 4].width == 6 and {each.width for each in arrows[: step % 4]} <= {3}
-        boxes = [box for box in frame.shapes if isinstance(box, Box)]
-        assert all(box.faint == (box.words[0] != "A") for box in boxes)
-        told = [each.words for each in frame.shapes if isinstance(each, Words)][-2:]
+        assert [each.stroke for each in arrows] == ["send"] * 4  # all four carry, and the strong one A
+        assert [each.width for each in arrows] == [6 if rank == step % 4 else 3 for rank in range(4)]
         count = min(step + 2, 4)
+        lit = [each.words for each in frame.shapes if isinstance(each, Box) and not each.faint]
+        assert sorted(lit) == [f"{chunk}{count}" for chunk in "ABCD"]  # one at each rank
+        told = [each.words for each in frame.shapes if isinstance(each, Words)][-2:]
         assert told == [f"A{count}: A summed", f"over {count} ranks"]
-    boxes = [shape for shape in story.frames[story.telling].shapes if isinstance(shape, Box)]
-    assert len(boxes) == 16 and all(box.edge != "none" for box in boxes)
+    boxes = [each for each in begin.shapes if isinstance(each, Box)]
+    assert [each.words for each in boxes[:4]] == [*"ABCD"]  # on the arrows
+    assert [each.words for each in boxes[4:] if not each.faint] == ["A1", "B1", "C1", "D1"] and len(boxes) == 4 + 16
+
+
+@pytest.mark.parametrize("num_ranks", [3, 4])
+def test_the_ring_s_still_shows_every_sum_that_the_reduce_scatter_makes_and_frames_what_is_complete(
+    num_ranks: int,
+) -> None:
+    story = _MAKERS["ring"](num_ranks=num_ranks)
+    last = num_ranks - 2
+    assert story.title == f"Rank {num_ranks - 1} completes chunk A in step {last}"
+    shapes = story.frames[story.telling].shapes
+    assert [each.words for each in shapes if isinstance(each, Words) and each.bold] == [
+        f"step {step}" for step in range(last + 1)
+    ]
+    ranks = [int(each.words[-1]) for each in shapes if isinstance(each, Words) and not each.bold]
+    boxes = [each for each in shapes if isinstance(each, Box)]
+    made = {(each.words, rank) for each, rank in zip(boxes, ranks, strict=True)}
+    chunks = "ABCD"[:num_ranks]
+    assert made == {
+        (f"{letter}{step + 2}", (chunk + step + 1) % num_ranks)
+        for step in range(last + 1)
+        for chunk, letter in enumerate(chunks)
+    }
+    arrows = [each for each in shapes if isinstance(each, Path) and each.arrow]
+    frames = [each for each in shapes if isinstance(each, Path) and not each.arrow]
+    assert len(arrows) == len(boxes) and len([each for each in arrows if each.width == 6]) == last + 1  # A's way
+    assert [each.points[0] for each in frames] == [(box.x, box.y) for box in boxes if box.words[1] == str(num_ranks)]
+
+
+def test_a_larger_ring_has_no_room_for_all_steps_at_once_and_shows_the_last_that_adds() -> None:
+    story = _MAKERS["ring"](num_ranks=5)
+    assert story.frames[story.telling].says == "Step 3: rank 4 adds its own A: a sum of 5 ranks."
 
 
 def test_the_ring_s_chunk_is_complete_halfway_and_everywhere_in_the_end() -> None:
@@ -145,7 +175,7 @@ def test_the_ring_s_chunk_is_complete_halfway_and_everywhere_in_the_end() -> Non
         [shape.words for shape in frame.shapes if isinstance(shape, Box) and shape.words[0] == "A"]
         for frame in story.frames
     ]
-    assert counts[0] == ["A1"] * 5
+    assert counts[0] == ["A", *["A1"] * 5]
     assert [len([each for each in frame if each == "A5"]) for frame in counts] == [0, 0, 0, 0, 1, 2, 3, 4, 5, 5]
 
 

@@ -158,7 +158,7 @@ def test_the_freshest_gradient_has_an_edge_for_it_is_near_white() -> None:
 def test_a_still_s_title_is_computed_and_no_line_s_name_lies_over_another() -> None:
     titles = {name: _view(name).scene.marks[0] for name in EXPLORERS if name != "schedule"}
     assert {name: title.words for name, title in titles.items() if isinstance(title, Text)} == {
-        "ring": "4 ranks sum a tensor in 6 steps; each sends 6/4 of it",
+        "ring": "4 ranks sum a tensor; each sends 6/4 of it",
         "staleness": "Asynchronous: a gradient is 2.8 updates old on average, 10 at most",
         "buckets": "5 buckets: backward hides 80 % of 4.71 ms of communication; 0.94 ms is exposed",
         "compression": "At 1 GB/s top 1 % makes a step 4.6 times as fast",

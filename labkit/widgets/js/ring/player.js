@@ -128,7 +128,7 @@ function claim({ faults, steps, n, chunks, values, real }) {
   }
   const sent = (mostSends(steps, n) / chunks) * values.size;
   const how = real.length ? "As watched: " : "";
-  return `${how}${n} ranks sum ${bytes(values.size)} in ${steps.length} steps; each sends ${bytes(sent)}`;
+  return `${how}${n} ranks sum ${bytes(values.size)}; each sends ${bytes(sent)}`;
 }
 
 /** The fault of this step, or the first; else what is sent; in the end what came of it. */

@@ -24,7 +24,7 @@ function gridCell(step, s, rank, { n, x, wide, tall, top, blamed, isStill }) {
   const all = 2 ** n - 1;
   const isWhole = isStill && mask === all; // from the last row a tint and its full colour are one
   const fill = sends.length ? fillOf(Math.max(sends[0][1], 0), isStill ? all : mask, n) : "none";
-  const style = isWhole && "stroke:#000;stroke-width:3.5";
+  const style = isWhole && "stroke:#000;stroke-width:2";
   const looks = { fill, class: kind || "edge", style, "data-grid": `${s}:${rank}`, "data-step": s };
   const title = sends.map((send) => sendTitle(s, rank, send)).join("; ");
   const crowded = wide < 12 && (held?.length > 10 || wide < 9);
