@@ -146,7 +146,7 @@ def test_on_paper_every_figure_is_whole(notebook: Path, tmp_path: Path) -> None:
     pages = [Image.open(path).convert("RGB") for path in sorted(tmp_path.glob("page*.ppm"))]
     assert 3 <= len(pages) <= 9
     # A collective on the timeline, backward in the schedules, a bucket.
-    for colour in ("332288", "ddaa33", "0072b2"):
+    for colour in ("231b7e", "ddaa33", "0072b2"):
         rgb = tuple(bytes.fromhex(colour))
         assert max(_count(page, rgb) for page in pages) > 100, colour
 
