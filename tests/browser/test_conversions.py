@@ -145,14 +145,15 @@ def test_on_paper_every_figure_is_whole(notebook: Path, tmp_path: Path) -> None:
     subprocess.run([rasteriser, "-r", "50", tmp_path / "views.pdf", tmp_path / "page"], check=True, timeout=120)
     pages = [Image.open(path).convert("RGB") for path in sorted(tmp_path.glob("page*.ppm"))]
     assert 3 <= len(pages) <= 9
-    # A collective on the timeline, backward in the schedules, a bucket.
-    for colour in ("231b7e", "ddaa33", "0072b2"):
-        rgb = tuple(bytes.fromhex(colour))
-        assert max(_count(page, rgb) for page in pages) > 100, colour
+    # A collective on the timeline, as a still is filled, backward in the schedules, a bucket.
+    for colour in ("423dff", "ddaa33", "0072b2"):
+        assert max(_count(page, bytes.fromhex(colour)) for page in pages) > 100, colour
 
 
-def _count(page: Image.Image, rgb: tuple[int, ...]) -> int:
-    return sum(number for number, colour in page.getcolors(page.width * page.height) or () if colour == rgb)
+def _count(page: Image.Image, rgb: bytes) -> int:
+    """Return how many pixels have a colour, but for what a printer rounds."""
+    colours = page.getcolors(page.width * page.height) or ()
+    return sum(number for number, pixel in colours if max(map(abs, map(int.__sub__, pixel, rgb))) <= 1)
 
 
 @pytest.mark.long
