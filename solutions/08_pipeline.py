@@ -56,6 +56,16 @@ from labkit.models import loss_of_logits, stage_of_gpt, train_stage, train_with_
 # Forward is easy: receive, compute, send. Backward takes some thought, because autograd stops where the message begins.
 # All that stage 1 knows of its input is a tensor that came out of a cable. So *you* carry the gradient across.
 
+# %% [markdown] tags=["slide-only"]
+# ## The model is cut between layers
+#
+# It does not fit on one GPU. Cut it, and give each part, a **stage**, a GPU of its own.
+#
+# 1. Forward: a stage sends its output to the next stage.
+# 2. Backward: the gradient of that output comes back.
+#
+# <!-- notes: A stage waits for the one before it, and in backward for the one after it. That is the whole trouble. -->
+
 # %% tags=["figure"]
 labkit.figure("cable")
 
@@ -323,6 +333,7 @@ def fill_stages(num_stages: int, num_microbatches: int, most_held: int) -> list[
     """
     # BEGIN SOLUTION fill_stages
     orders = [[] for _ in range(num_stages)]
+    rooms = [min(most_held, num_stages - stage) for stage in range(num_stages)]  # more would only wait for gradients
     ends = {}  # when each piece of work on each stage is done
     free = [0] * num_stages
     now = 0
@@ -336,7 +347,7 @@ def fill_stages(num_stages: int, num_microbatches: int, most_held: int) -> list[
                 continue
             if backwards < forwards and gradient <= now:
                 work, lasts = Backward(backwards), 2
-            elif forwards < num_microbatches and forwards - backwards < most_held and activation <= now:
+            elif forwards < num_microbatches and forwards - backwards < rooms[stage] and activation <= now:
                 work, lasts = Forward(forwards), 1
             else:
                 continue
@@ -358,8 +369,8 @@ labkit.challenge("fill_stages", fill_stages)
 # %% [markdown] tags=["slide-only"]
 # ## 1F1B: one forward, one backward
 #
-# 1. A stage runs **forwards** while it has memory for them.
-# 2. When a gradient comes, it runs that **backward** first, which frees the memory for one more forward.
+# 1. Stage s of P begins with P - s **forwards**, or with fewer if its memory holds fewer.
+# 2. Then it takes turns: one **backward**, which frees memory, one forward.
 #
 # GPipe in groups waits until a whole group has come back.
 #
@@ -370,7 +381,7 @@ labkit.challenge("fill_stages", fill_stages)
 labkit.schedule_explorer(yours=fill_stages(4, 8, 4), GPipe_in_groups_of_4=["F0F1F2F3B0B1B2B3F4F5F6F7B4B5B6B7"] * 4)
 
 # %% [markdown] tags=["slide-only"]
-# ## Half the memory costs 18 turns
+# ## 1F1B: memory for 2 instead of 4 costs 18 turns
 #
 # | turns, with memory for | 8 | 4 | 2 |
 # |---|---:|---:|---:|

@@ -77,7 +77,8 @@ def test_the_slides_say_what_the_functions_return(lesson: Lesson, answers: dict[
     pars = [exercise.challenge.pars(case) for case in exercise.visible[:3]]
     (asked,) = [cell.source for cell in lesson.cells if cell.source.startswith("## Short of memory")]
     assert f"instead of {pars[0].naive:g}?" in asked and f"{pars[1].naive:g}" not in asked  # which the room is to find
-    (answer,) = [cell.source for cell in lesson.cells if cell.source.startswith("## Half the memory costs 18 turns")]
+    title = "## 1F1B: memory for 2 instead of 4 costs 18 turns"
+    (answer,) = [cell.source for cell in lesson.cells if cell.source.startswith(title)]
     orders = [answers["fill_stages"](4, 8, limit) for limit in (8, 4, 2)]
     records = [[read_records(order, stage) for stage, order in enumerate(each)] for each in orders]
     placed = [place("", each, 1, 2) for each in records]
@@ -113,7 +114,10 @@ def test_the_answer_reaches_the_fewest_turns_there_can_be(answers: dict[str, Any
         rounds, rest = divmod(count - 1, min(limit, stages))
         assert not schedule.faults
         assert schedule.makespan == 3 * stages * (1 + rounds) + 3 * rest
-        assert max(schedule.peak(stage) for stage in range(stages)) <= limit
+        held = [min(stages - stage, count, limit) for stage in range(stages)]  # as 1F1B, and as its slide says
+        assert [schedule.peak(stage) for stage in range(stages)] == held
+        first = [next(at for at, work in enumerate(order) if str(work).startswith("Backward")) for order in orders]
+        assert first == held
 
 
 def _orders(names: dict[str, Any], num_stages: int, count: int) -> list[list[Any]]:

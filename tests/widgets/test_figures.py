@@ -116,7 +116,7 @@ def test_what_leaves_a_stage_arrives_under_another_name_at_the_head_of_its_arrow
     said = {each.words: each.x for each in last if isinstance(each, Words)}
     assert [said["y"], said["x"]] == [x for x, _ in there] and [said["x.grad"], said["g"]] == [x for x, _ in back]
     rows = {each.words: (each.y, each.fill) for each in last if isinstance(each, Box)}
-    assert rows["y = module(…)"] == rows["x.requires_grad_()"] and rows["x.requires_grad_()"][1] == "forward"
+    assert rows["y = module(…)"] == rows["loss of module(x)"] and rows["loss of module(x)"][1] == "forward"
     assert rows["loss.backward()"] == rows["y.backward(g)"] and rows["y.backward(g)"][1] == "backward"
 
 

@@ -14,7 +14,7 @@ _FORWARD, _BACKWARD, _TALL = 40, 138, 68
 def stages_and_cable() -> Story:
     """Return the figure of two stages and the cable between them: an output goes one way, its gradient the other."""
     sends = _box(_LEFT, _FORWARD, "forward", "y = module(…)")
-    takes = _box(_RIGHT, _FORWARD, "forward", "x.requires_grad_()")
+    takes = _box(_RIGHT, _FORWARD, "forward", "loss of module(x)")
     turns = _box(_RIGHT, _BACKWARD, "backward", "loss.backward()")
     ends = _box(_LEFT, _BACKWARD, "backward", "y.backward(g)")
     begun = (*_stages(), sends, _arrow(forward=True))
