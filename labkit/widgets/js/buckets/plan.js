@@ -34,7 +34,7 @@ export function bucketPlan(sizes, cap, first, order = range(sizes.length).revers
   return buckets;
 }
 
-/** The buckets of one step of torch's DDP; an empty one says what was used (labkit/plans/reference/bucket_plans.py says why). */
+/** The buckets of one step of torch's DDP; an empty one says what was used. Why: reference/bucket_plans.py in plans. */
 export function ddpPlan(sizes, cap, first, used, graph, step, isUntilFull) {
   const isStatic = graph === "static_graph";
   if (graph === "find_unused_parameters") return [...bucketPlan(sizes, cap, first, undefined, isUntilFull), []];
