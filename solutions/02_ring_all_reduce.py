@@ -220,7 +220,7 @@ def chunk_bounds(numel: int, num_chunks: int) -> list[tuple[int, int]]:
 labkit.check("chunk_bounds", chunk_bounds)
 
 # %% [markdown] tags=["slide-only"]
-# ## A chunk goes round twice
+# ## Follow chunk A round the ring
 #
 # First **reduce-scatter** adds, then **all-gather** copies.
 #
@@ -649,7 +649,7 @@ labkit.run(main, on=labkit.local(2)).results[0]
 #
 # * reduce-scatter, then all-gather
 # * 2(N-1)/N times the tensor leaves each rank
-# * everybody at once, and **the slowest link sets the pace**
+# * every rank sends and receives at once: **nothing queues at rank 0**
 #
 # Next: tiny tensors, and slow links between machines.
 

@@ -178,7 +178,8 @@ class Drawing {
     const stays = waits.filter(({ a, b }) => b - a > 1);
     if (stays.length) this.untold.add("waits");
     [...drawn, ...stays].forEach((bar) => this.bar(bar));
-    if (this.state.runs.length === 1 || drawn.length === 1) this.nameBars(drawn);
+    if (drawn.length === 1) this.nameBars([...drawn, ...stays]);
+    else if (this.state.runs.length === 1) this.nameBars(drawn);
     else drawn.forEach(({ words }) => this.untold.add(words)); // a word over several would hide where steps end
   }
 

@@ -112,4 +112,13 @@ function ranksOf({ layout, runs }, number, most) {
   });
 }
 
-globalThis.slideRanks = { isForward, ranksOf, tracksOf };
+/** The ranks of a run after its first few, in words: which they are, and whether they are like the last of these. */
+function restOf(run, few) {
+  const all = [...run.ranks.keys()].sort((a, b) => a - b);
+  const rest = all.slice(few);
+  if (!rest.length) return "";
+  const which = rest.length > 1 ? `ranks ${rest[0]} to ${rest.at(-1)}` : `rank ${rest[0]}`;
+  return rest.every((rank) => isAlike(run, all[few - 1], rank)) ? `${which}: alike` : `${which}: not shown`;
+}
+
+globalThis.slideRanks = { isForward, ranksOf, restOf, tracksOf };

@@ -1,6 +1,6 @@
 // A figure told in frames, as a slide shows it: without the paper around it, its letters as large as its boxes hold.
 
-const SAY = [26, 22]; // pixels of its sentence before the slide enlarges them: of one line, and of more
+const SAY = [26, 24, 22]; // pixels of its sentence before the slide enlarges them, the last of one that is too long
 const LETTERS = [46, 44, 42, 40, 38, 36, 34, 32, 30, 28]; // pixels on the slide, of words that are 13 in the story
 const LEAST_WORDS = 27;
 const DRAWN = 13;
@@ -60,11 +60,12 @@ globalThis.fillStory = (live, high) => {
   const stage = live.querySelector("[data-part=stage]");
   const svg = stage.querySelector("svg");
   const say = live.querySelector("[data-part=say]");
-  const isOneLine = (size) => {
+  const lines = say.textContent.split("\n").length;
+  const isUnbroken = (size) => {
     live.style.setProperty("--say", `${size}px`);
-    return say.offsetHeight < 2 * size;
+    return say.offsetHeight < (lines + 0.6) * 1.25 * size;
   };
-  SAY.some(isOneLine);
+  SAY.some(isUnbroken);
   const set = (letters) => live.style.setProperty("--story-letters", letters.toFixed(3));
   const room = { wide: stage.clientWidth, high: high - (live.scrollHeight - stage.offsetHeight) };
   live.style.setProperty("--story-high", `${room.high}px`);

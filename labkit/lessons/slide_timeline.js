@@ -12,6 +12,8 @@ const WIDE_GAP = 34;
 const AXIS = 54; // of times under all runs
 const HEAD = 46; // of a run's name
 const SPACE = 16; // between two runs
+const ENLARGED = 80; // of a step below its run, and of what joins the two
+const FAN = 26;
 const MEMORY = 64; // of what a rank holds, under its bars
 const MOST_ARROWS = 16;
 const NEIGHBOURS = 4; // ranks of a ring that a room counts links of
@@ -96,7 +98,7 @@ function drawRun(drawing, number, { top, high, x, from, to, left, hasNames, hasM
     if (!hasNames) continue;
     const name = `${bars.isPipeline(run) ? "stage" : "rank"} ${rank}`;
     drawing.add(bars.textOf(left, y + Math.min(room / 2 + 12, room), name, bars.NAMES, `fill="${drawing.ink}"`));
-    const [at, low] = more.length > 1 ? [left, 32] : [left + bars.widthIn("ran", bars.NAMES), DOTS];
+    const [at, low] = more.length > 1 ? [x(from), 36] : [left + bars.widthIn("ran", bars.NAMES), DOTS];
     if (more) drawing.add(bars.textOf(at, y + each + low, more, bars.TICKS, `fill="${drawing.ink}"`));
   }
   return places;
@@ -153,16 +155,15 @@ function shownOf({ state, most }) {
   return state.runs.map((run, number) => {
     if (state.runs.length === 1 || !messages.stepOf(run, 0)) return ranks.ranksOf(state, number, most);
     const few = areSteps && number ? NEIGHBOURS : 1;
-    const more = few > 1 && run.ranks.size > few ? `${run.ranks.size - few} more` : "";
+    const more = few > 1 ? ranks.restOf(run, few) : "";
     return Array.from({ length: few }, (_, rank) => ({ rank, more: rank === few - 1 ? more : "" }));
   });
 }
 
-/** How wide the names of ranks are, and the words for those that are not shown. */
+/** How wide the names of ranks are. */
 function namesOf({ state, shown }) {
   const name = bars.isPipeline(state.runs[0]) ? "stage" : "rank";
-  const widths = ({ rank, more }) => [bars.widthIn(`${name} ${rank}`, bars.NAMES), bars.widthIn(more, bars.TICKS)];
-  return Math.max(...shown.flat().flatMap(widths));
+  return Math.max(...shown.flat().map(({ rank }) => bars.widthIn(`${name} ${rank}`, bars.NAMES)));
 }
 
 /** One run: its key, its ranks, and below them its time. */
@@ -192,33 +193,47 @@ function withKey(drawing, draw) {
   return below;
 }
 
-/** Two runs on one axis, with their lengths at their ends. */
+/**
+ * Two runs on one axis, with their lengths at their ends. Below a run whose ranks send and receive at once its first
+ * step is enlarged; the axis is then above both, for what is below it is not as wide.
+ */
 function drawTwo(drawing) {
   const { state, width, height, shown } = drawing;
   const areSteps = state.runs.every((run) => messages.stepOf(run, 0));
   const parts = state.runs.map((run, number) => wholeOf(run, areSteps && number > 0));
   const longest = Math.max(...state.runs.map(({ span }) => span));
-  const ends = Math.max(...parts.map(({ lasts }) => bars.widthIn(lasts, LENGTHS, 650)));
+  const step = parts[1].isAtOnce && !areSteps ? messages.stepOf(state.runs[1], 0) : null;
+  const lengths = [...parts.map(({ lasts }) => lasts), ...(step ? [timeWords(step.end - step.begin)] : [])];
+  const ends = Math.max(...lengths.map((words) => bars.widthIn(words, LENGTHS, 650)));
   const left = 4 + namesOf(drawing) + 22;
   const x = scaleOf(0, longest, left, width - ends - 20);
   const below = shown.map((own) => betweenOf(own, GAP));
+  const enlarged = step ? FAN + ENLARGED - SPACE : 0;
   withKey(drawing, (top) => {
-    const each = (height - top - AXIS - 2 * (SPACE + HEAD) - below[0] - below[1]) / shown.flat().length;
+    const taken = AXIS + 2 * (SPACE + HEAD) + below[0] + below[1] + enlarged;
+    const each = (height - top - taken) / shown.flat().length;
     let y = top;
     parts.forEach((part, number) => {
-      if (number) drawing.add(bars.rectOf(0, y - 10, width, 2, `fill="${drawing.quiet}"`));
-      drawing.add(bars.textOf(4, y + 32, part.name, bars.NAMES, boldIn(drawing)));
-      const steps = 4 + bars.widthIn(part.name, bars.NAMES, 650) + 24;
-      drawing.add(bars.textOf(steps, y + 32, part.steps, bars.WORDS, `fill="${drawing.ink}"`));
+      if (number && !step) drawing.add(bars.rectOf(0, y - 10, width, 2, `fill="${drawing.quiet}"`));
+      drawHead(drawing, part, y + 32);
       const high = each * shown[number].length + below[number];
       const own = { x, left: 4, shown: shown[number], top: y + HEAD, high };
       drawRun(drawing, number, { ...own, from: 0, to: state.runs[number].span, hasNames: true });
-      const ended = drawEnds(drawing, part, x, own.top, high - belowOf(shown[number].at(-1)));
-      if (part.isAtOnce && !areSteps) drawStep(drawing, state.runs[number], ended, own.top, high);
+      drawEnds(drawing, part, x, own.top, high - belowOf(shown[number].at(-1)));
       y += HEAD + high + SPACE;
+      if (step && !number) drawTicks(drawing, longest, x, y - 6, width);
+      if (step && !number) y += AXIS;
     });
-    drawTicks(drawing, longest, x, height - AXIS, width);
+    if (step) drawStep(drawing, { x, left, right: x(longest), from: y - SPACE, ...step });
+    else drawTicks(drawing, longest, x, height - AXIS, width);
   });
+}
+
+/** A run's name, and how many steps it has. */
+function drawHead(drawing, { name, steps }, y) {
+  drawing.add(bars.textOf(4, y, name, bars.NAMES, boldIn(drawing)));
+  const after = 4 + bars.widthIn(name, bars.NAMES, 650) + 24;
+  drawing.add(bars.textOf(after, y, steps, bars.WORDS, `fill="${drawing.ink}"`));
 }
 
 const boldIn = ({ ink }) => `font-weight="650" fill="${ink}"`;
@@ -232,21 +247,29 @@ function wholeOf(run, isToFind) {
   return { end: run.measured?.[1] ?? run.span, lasts: timeWords(lastedOf(run)), name: run.name, steps, isAtOnce };
 }
 
-/** A line where a run ends, and beside it how long it took; return where those words end. */
+/** A line where a run ends, and beside it how long it took. */
 function drawEnds(drawing, { end, lasts }, x, top, high) {
-  const from = x(end) + 14;
   drawing.add(bars.rectOf(x(end), top - 6, 3, high + 12, `fill="${drawing.ink}"`));
-  drawing.add(bars.textOf(from, top + high / 2 + 14, lasts, LENGTHS, boldIn(drawing)));
-  return from + bars.widthIn(lasts, LENGTHS, 650);
+  drawing.add(bars.textOf(x(end) + 14, top + high / 2 + 14, lasts, LENGTHS, boldIn(drawing)));
 }
 
-/** Of a run of many steps the first, enlarged, from `left` on. */
-function drawStep(drawing, run, left, top, high) {
-  const { begin, end } = messages.stepOf(run, 0);
-  const [words, from, to] = ["step 0:", left + 30, drawing.width - 2];
-  drawing.add(bars.textOf(from, top + high / 2 + 14, words, bars.NAMES, `fill="${drawing.ink}"`));
-  const x = scaleOf(begin, end, from + bars.widthIn(words, bars.NAMES) + 14, to);
-  for (const lanes of ranks.tracksOf(run, [0])) drawing.track(run, 0, lanes, { x, y: top, high, from: begin, to: end });
+/** Of the second run the first step, in a frame below where it is, with how long it is and how much wider drawn. */
+function drawStep(drawing, { x, left, right, from, begin, end }) {
+  const { state, ink } = drawing;
+  const [top, wide] = [from + FAN, scaleOf(begin, end, left, right)];
+  const [run, low, look] = [state.runs[1], top + ENLARGED / 2 + 14, `fill="${ink}"`];
+  const line = `stroke="${ink}" stroke-width="2"`;
+  const [one, other] = [x(begin), x(end)].map((at) => at.toFixed(1));
+  const fan = `M${left} ${top}L${one} ${from}H${other}L${right} ${top}`;
+  drawing.add(`<path d="${fan}" fill="${state.theme.band}" ${line}/>`);
+  const track = { x: wide, y: top, high: ENLARGED, from: begin, to: end };
+  for (const lanes of ranks.tracksOf(run, [0])) drawing.track(run, 0, lanes, track);
+  drawing.add(bars.rectOf(left, top, right - left, ENLARGED, `fill="none" ${line}`));
+  drawing.add(bars.textOf(4, low, "step 0", bars.NAMES, look));
+  drawing.add(bars.textOf(right + 14, low, timeWords(end - begin), LENGTHS, boldIn(drawing)));
+  const times = Number(((wide(end) - wide(begin)) / (x(end) - x(begin))).toPrecision(2));
+  const says = `${times} times as wide`;
+  drawing.add(bars.textOf(drawing.width - 4, from - 16, says, bars.WORDS, `text-anchor="end" ${look}`));
 }
 
 /** A timeline's drawing for a slide, as SVG of this size. */
