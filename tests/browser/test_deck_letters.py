@@ -52,14 +52,14 @@ def test_two_schedules_of_one_case_are_drawn_whole_and_say_what_holding_less_cos
             "GPipe in groups of 4: 42",
             "1F1B: 33 turns instead of 42 in the same memory",
             ["1F1B: 33 turns", "GPipe in groups of 4: 42 turns"],
-            ["4", "4", "4", "1", "4", "4", "4", "4"],
+            ["4", "3", "2", "1", "4", "4", "4", "4"],
             ["turns", "0", "10", "20", "33", "42"],
         ),
         (
             "GPipe: 8",
             "Holding 4 microbatches instead of 8 costs no time",
             ["GPipe: 8.27 s", "1F1B: 8.27 s"],
-            ["8", "8", "8", "8", "4", "4", "4", "1"],
+            ["8", "8", "8", "8", "4", "3", "2", "1"],
             ["time", "0", "2 s", "4 s", "6 s", "8.27 s"],
         ),
     ):

@@ -36,7 +36,7 @@ from labkit.lessons.write_cell import PLACEHOLDER
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 
-WITH_PICTURES = ("## A chunk goes round twice", "## Right, and slow")
+WITH_PICTURES = ("## Follow chunk A round the ring", "## Right, and slow")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_pictures_are_slides_and_checks_and_answers_are_not(ring: tuple[Lesson, 
 def test_what_an_exercise_needs_stands_before_it(ring: tuple[Lesson, list[Slide]]) -> None:
     texts = [f"{slide.title}\n{slide.body}" for slide in ring[1]]
     order = (
-        "A chunk goes round twice\n",
+        "Follow chunk A round the ring\n",
         "## Write down what happens",
         "2.3 The ring",
         "## Send and receive",
@@ -225,7 +225,7 @@ def test_a_room_is_asked_before_a_picture_answers(ring: tuple[Lesson, list[Slide
 
 
 def test_a_room_is_asked_beside_the_first_frame_of_the_story_that_answers(ring: tuple[Lesson, list[Slide]]) -> None:
-    at = next(at for at, slide in enumerate(ring[1]) if slide.title == "A chunk goes round twice")
+    at = next(at for at, slide in enumerate(ring[1]) if slide.title == "Follow chunk A round the ring")
     first, answer = ring[1][at : at + 2]
     assert first.asks.endswith("**After which step is chunk A complete, and where?**") and not answer.asks
     assert any("Have the room say where A goes" in note for note in first.notes)
