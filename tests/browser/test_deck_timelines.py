@@ -105,7 +105,7 @@ def test_a_ring_stands_below_the_other_run_as_one_rank_with_its_steps(opened: An
     assert [each for each in words if each.startswith("rank ")] == ["rank 0", "rank 7", "rank 0"]
     assert {"0", "200 µs", "400 µs", "600 µs"} <= set(words)  # an axis for both
     assert {"14 steps: each rank sends and receives 2 MB at once", "225 µs"} <= set(words)
-    assert {"step 0", "16.6 µs", "48 times as wide"} <= set(words)  # in a frame below, with a length of its own
+    assert {"step 0", "16.6 µs", "48 times as wide"} <= set(words)  # 48 times 16.6 are the axis's 797
     assert min(sizes_of(opened)) >= SMALLEST
     under = opened.locator("section.present .hall-timeline text:text-is('ring')").bounding_box()["y"]
     starts = opened.locator(f"{BARS}[fill='#9aa5b1']").evaluate_all(BOXES)
@@ -118,6 +118,8 @@ def test_a_ring_stands_below_the_other_run_as_one_rank_with_its_steps(opened: An
     (*sends, sent), (*receives, received) = sends, receives  # the last is step 0, enlarged
     shares = [each["width"] / sent["width"] for each in (sends[0], receives[0], received)]
     assert shares[0] < 0.1 and shares[2] == pytest.approx(shares[1] / shares[0], rel=0.2)  # pixels of gaps
+    axis = opened.locator("section.present .hall-timeline text:text-is('0')").bounding_box()
+    assert axis["y"] + axis["height"] < under + 10 < sent["top"]  # it ends above the runs' last, and what is enlarged
     zero, at = (
         box["x"] + box["width"] / 2
         for box in (
@@ -143,8 +145,8 @@ def test_a_run_to_be_found_out_stands_step_by_step_below_the_one_it_is_slower_th
     assert heads == ["14 steps: each rank sends and receives 2 MB at once", "7 steps"]
     assert opened.locator("section.present > h3").inner_text() == "A colleague's ring: 2.2 times as long"  # 488 / 225
     ranks = [each for each in words if each.startswith("rank ")]
-    assert ranks == ["rank 0", "rank 0", "rank 1", "rank 2", "rank 3"]
-    assert "ranks 4 to 7: alike" in words  # links are counted
+    assert ranks == ["rank 0", "rank 0", "rank 1", "rank 2", "rank 3"]  # links are counted
+    assert "ranks 4 to 7: alike" in words
     assert {"225 µs", "488 µs", "100 µs", "400 µs"} <= set(words)  # as long as where it won
     assert min(sizes_of(opened)) >= SMALLEST
     starts = opened.locator(f"{BARS}[fill='#9aa5b1']").evaluate_all(BOXES)[:2]
