@@ -80,7 +80,10 @@ def test_guesses_stand_in_the_order_of_numbers_and_words_behind_them(board: Runn
     wrong: list[str] = []
     page = opened(board, browser, wrong)
     expect(page.locator("#poll p")).to_have_text("9 guesses", timeout=60_000)  # of words there is no median
-    assert page.inner_text("#poll h2") == "How many times faster is the ring than going through rank 0?"
+    assert (
+        page.inner_text("#poll h2")
+        == "Eight H100s, 16 MB each: how many times faster is the ring than going through rank 0?"
+    )
     assert page.get_attribute("#poll svg", "aria-label") == "1: 2, 2: 1, 2.3: 1, 4: 1, 8: 1, 10: 1, true: 1, twice: 1"
     page.close()
     assert not wrong
