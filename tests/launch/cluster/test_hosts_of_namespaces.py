@@ -325,7 +325,7 @@ print("AFTER", labkit.run(os.getpid, on=world))""",
     )
     first, second = (json.loads(each) for each in re.findall(r"^ERROR (.*)$", said, re.M))
     assert first[0] == second[0] == "RunTimeout"
-    assert "rank 1 waits in recv from rank 2 (12 B)" in first[1]
+    assert "rank 4 -> rank 5 -> rank 0." in first[1] and "each waits in recv from the next (12 B)" in first[1]
     assert "dist.recv(x, (dist.get_rank() + 1)" in first[1] or "in ring_of_receives" in first[1]
     assert "which rank 3 finished without" in second[1]
     assert "AFTER Run(6 ranks" in said
