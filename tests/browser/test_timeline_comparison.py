@@ -109,6 +109,18 @@ def test_of_ranks_that_are_alike_and_exchange_messages_all_are_seen_and_one_step
 
 
 @pytest.mark.in_turn
+def test_a_step_is_enlarged_as_soon_as_a_window_has_room_for_all_ranks(opened: Any, tmp_path: Path) -> None:
+    page = opened(ring(8, 3), ring(8, 1), names=("slow", "quick"), is_beside=True)
+    rows = f"(many) => {VIEW}.state.layout.rows.length === many"
+    for high, many in ((300, 2), (1600, 16), (300, 2)):
+        page.set_viewport_size({"width": 1200, "height": high})
+        page.evaluate(f"() => {{ {VIEW}.resize(); {VIEW}.draw(); }}")
+        page.wait_for_function(rows, arg=many)
+        said = [each for each in _words(page, tmp_path / "view.svg") if each and each.startswith("first of 3 steps")]
+        assert len(said) == (many == 16)
+
+
+@pytest.mark.in_turn
 def test_of_more_alike_ranks_than_have_room_the_first_two_and_the_last_are_seen(opened: Any, tmp_path: Path) -> None:
     page = opened(ring(24, 3), ring(24, 1), names=("slow", "quick"), is_beside=True)
     assert page.evaluate(ROWS) == [[run, rank] for run in (0, 1) for rank in (0, 1, 23)]

@@ -5,7 +5,7 @@ import { showButtons, showLegend } from "./frame.js";
 import { isZoomed } from "./layout.js";
 import { paintOverview } from "./overview.js";
 import { paint } from "./paint.js";
-import { stepEdges } from "./steps.js";
+import { isOfSteps, stepEdges } from "./steps.js";
 import { writeTiles } from "./tiles.js";
 
 /** Draw all there is; the first picture is seen before anything is counted for what stands below it. */
@@ -41,7 +41,7 @@ export function draw(view) {
 function makeRoom(view, context) {
   const { state } = view;
   const [run] = state.runs;
-  const edges = / every step /.test(run.title) && stepEdges(run);
+  const edges = isOfSteps(run.title) && stepEdges(run);
   if (edges) view.begun = state.view = edges.slice(0, 2);
   else state.mute = true;
   view.resize();

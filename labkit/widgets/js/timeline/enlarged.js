@@ -3,7 +3,7 @@
 
 import { exchanges, passing, stepsText } from "./exchanges.js";
 import { COMPUTE, labelOf } from "./kinds.js";
-import { LEFT, RIGHT, isZoomed, pixelOf, shiftOf, xIn } from "./layout.js";
+import { LEFT, isZoomed, pixelOf, shiftOf, xIn } from "./layout.js";
 import { paintMessage } from "./paint_arrows.js";
 import { eachWide, widthOf, writeName } from "./paint_marks.js";
 import { timeText } from "./words.js";
@@ -19,7 +19,7 @@ const PAD = 5; // pixels beside a bracket's words
 function zoomed(state, number, [t0, t1], left, right) {
   const pixel = (t1 - t0) / (right - left);
   const from = t0 + shiftOf(state, number) - (left - LEFT) * pixel;
-  return { ...state, view: [from, from + pixel * (state.width - LEFT - RIGHT)] };
+  return { ...state, view: [from, from + pixel * (state.right - LEFT)] };
 }
 
 /**
@@ -32,7 +32,7 @@ export function enlargedOf(state) {
   const { rank, steps } = exchanges(run) ?? {};
   if (!number || state.overlay || isZoomed(state) || !steps) return undefined;
   const left = xIn(state, number, run.span) + BESIDE;
-  const room = state.width - RIGHT - 1 - left;
+  const room = state.right - 1 - left;
   const right = left + Math.round(Math.max(SHARE * room, Math.min(room, FULL))); // not where the run above ends
   if (right - left < NARROWEST) return undefined;
   const [from, to] = steps.map(([event]) => run.start[event]);

@@ -21,13 +21,15 @@ function stepsOf({ labels, label, start, end }, { first, last }) {
   return steps;
 }
 
-/** { rank, steps } of a run whose ranks all do alike and are all drawn, if they exchange messages; else undefined. */
-export const exchanges = once((run) => {
-  if (!(run.each > 1)) return undefined;
+/** { rank, steps } of the first of ranks that do alike, if they exchange messages; else undefined. */
+const ofAlike = once((run) => {
   const [rank] = run.alike.find((ranks) => ranks.length > 1);
   const steps = stepsOf(run, run.ranks.get(rank).lanes[COMMUNICATION]);
   return steps.length < FEWEST ? undefined : { rank, steps };
 });
+
+/** That, while ranks that are alike are drawn one by one: how many there is room for may change. */
+export const exchanges = (run) => (run.each > 1 ? ofAlike(run) : undefined);
 
 const callOf = (run, step, way) => step.find((event) => labelOf(run, event)[2] === way);
 

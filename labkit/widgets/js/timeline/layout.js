@@ -7,7 +7,7 @@ import { Stack } from "./stack.js";
 import { roomForSteps } from "./steps.js";
 
 export const LEFT = 124;
-export const RIGHT = 54; // of what stands beside the rows
+const RIGHT = 54; // of what stands beside the rows
 const EDGE = 8;
 export const TOP = 22;
 export const STRIP = 26;

@@ -34,6 +34,9 @@ export function stepEdges(run) {
 /** Pixels above the rows of a run for the names of its steps. */
 export const roomForSteps = ({ runs }) => (stepEdges(runs[0]) ? ROOM : 0);
 
+/** Whether a title speaks of every step: then the first stands for all. */
+export const isOfSteps = (title) => / every step /.test(title);
+
 /** Draw a bracket over each step, with its name in it, and lines where it begins and ends. */
 export function paintSteps(context, state) {
   if (!state.layout.hasSteps) return;

@@ -3,6 +3,7 @@
 import { element, unbroken } from "./element.js";
 import { namesOf, ranksText } from "./layout.js";
 import { NOTED } from "./numbers.js";
+import { isOfSteps } from "./steps.js";
 import { bytesText, percentText, timeText } from "./words.js";
 
 /** Times in words; nothing beside something in its unit. */
@@ -171,7 +172,7 @@ function lengthTile(numbers, inView, names) {
   const { edges, title } = one;
   if (!other && edges) {
     const value = eachStep(one, timesText, [edges.at(-1) - edges[0]]);
-    return / every step /.test(title) ? [] : [[`length, mean of ${edges.length - 1} steps`, value]];
+    return isOfSteps(title) ? [] : [[`length, mean of ${edges.length - 1} steps`, value]];
   }
   const runs = other && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
   const length = numbers.map((each) => timeText(each.window)).join(" → ");
