@@ -117,8 +117,10 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
 
 def _as_called(slide: Slide, called: Mapping[str, str]) -> Slide:
     """Return the slide of an explorer with other names for what it compares: in a deck "yours" has no owner."""
+    if not called:
+        return slide
     body = re.sub(r'(?<="name":")[^"\\]+(?=")', lambda found: called.get(found[0], found[0]), slide.body)
-    return replace(slide, body=body) if called else slide
+    return replace(slide, body=body)
 
 
 def closing_last(slides: Sequence[Slide]) -> list[Slide]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from labkit.errors import LessonError
+
 if TYPE_CHECKING:
     from labkit.lessons.presentation import Slide
 
@@ -76,7 +78,9 @@ def _with_reference(slide: Slide, reference: str, name: str, slides: Sequence[Sl
         slides: Those before.
     """
     earlier = (run for each in slides if each.runs for run in json.loads(each.runs))
-    beside = next(run for run in earlier if run["name"] == reference)
+    beside = next((run for run in earlier if run["name"] == reference), None)
+    if beside is None:
+        raise LessonError(f"A slide asks for the run {reference!r} beside {name!r}, but no slide before it shows one.")
     (own,) = json.loads(slide.runs)
     both = [beside | {"overlay": False}, own | {"name": name}]
     runs = json.dumps(both, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")

@@ -17,7 +17,7 @@ function messagesOf(run) {
   return arrows;
 }
 
-/** The first of many steps that are a send and a receive each: when it is, how many they are, and what one sends. */
+/** The first of many steps that are a send and a receive each: when it is, how many they are, and bytes of its calls. */
 function stepOf(run, rank) {
   const row = run.rows.find((each) => each.rank === rank && each.lane === 1);
   if (!row) return null;
@@ -28,8 +28,8 @@ function stepOf(run, rank) {
   const isStep = (kind, k) => k % 2 || /^i?recv\+i?send$/.test([kind, calls[k + 1]].sort().join("+"));
   if (first < 0 || calls.length < 6 || !calls.every(isStep)) return null;
   const [begin, end] = [0, 2].map((k) => run.start[row.first + first + k]);
-  const sent = run.bytes[row.first + first];
-  return { begin, end, count: calls.length / 2, sent };
+  const sizes = calls.map((_, k) => run.bytes[row.first + first + k]);
+  return { begin, end, count: calls.length / 2, sizes };
 }
 
 /** A rank's calls of such steps if they send and receive at once: [begin, end, category, event], sends first. */

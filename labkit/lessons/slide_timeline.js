@@ -221,8 +221,9 @@ function drawTwo(drawing) {
       drawRun(drawing, number, { ...own, from: 0, to: state.runs[number].span, hasNames: true });
       drawEnds(drawing, part, x, own.top, high - belowOf(shown[number].at(-1)));
       y += HEAD + high + SPACE;
-      if (step && !number) drawTicks(drawing, longest, x, y - 6, width);
-      if (step && !number) y += AXIS;
+      if (!step || number) return;
+      drawTicks(drawing, longest, x, y - 6, width);
+      y += AXIS;
     });
     if (step) drawStep(drawing, { x, left, right: x(longest), from: y - SPACE, ...step });
     else drawTicks(drawing, longest, x, height - AXIS, width);
@@ -242,7 +243,9 @@ const boldIn = ({ ink }) => `font-weight="650" fill="${ink}"`;
 function wholeOf(run, isToFind) {
   const step = messages.stepOf(run, 0);
   const isAtOnce = step && [...run.ranks.keys()].every((rank) => messages.bothWays(run, rank));
-  const what = isAtOnce && !isToFind ? `: each rank sends and receives ${bytesWords(step.sent)} at once` : "";
+  const sizes = new Set(step?.sizes.map(bytesWords));
+  const much = sizes.size === 1 ? `${[...sizes][0]} ` : "";
+  const what = isAtOnce && !isToFind ? `: each rank sends and receives ${much}at once` : "";
   const steps = step ? `${step.count} steps${what}` : "";
   return { end: run.measured?.[1] ?? run.span, lasts: timeWords(lastedOf(run)), name: run.name, steps, isAtOnce };
 }

@@ -28,6 +28,7 @@ from labkit.lessons.presentation import (
     workshop_slides,
 )
 from labkit.lessons.reveal import as_html, deck_html
+from labkit.lessons.room_questions import to_be_found
 from labkit.lessons.shown import shown_notebook
 from labkit.lessons.source import load, parse
 from labkit.lessons.student import student_notebook
@@ -233,6 +234,12 @@ def test_a_room_is_asked_beside_the_first_frame_of_the_story_that_answers(ring: 
     assert [int(each[1]) for each in begins if each] == [0, 4]  # before step 0, and all steps at once
     marks = [re.findall(r'"(f[0-9a-f]+)"', each.body) for each in (first, answer)]
     assert len(set(marks[0])) == len(set(marks[1])) == 1 and set(marks[0]) != set(marks[1])  # two figures of a page
+
+
+def test_a_run_to_stand_beside_that_no_slide_has_shown_is_told_to_the_author() -> None:
+    asks = Slide("prose", "## Right, and slow\n\n<!-- beside: the ring, a colleague's -->")
+    with pytest.raises(LessonError, match=r"^A slide asks for the run 'the ring' beside .*, but no slide before it"):
+        to_be_found("", [asks], [Slide("figure", "<div>", runs='[{"name": "x", "span": 1}]')])
 
 
 @pytest.mark.parametrize("name", ["02_ring_all_reduce", "08_pipeline", "11_faster_steps"])
