@@ -22,7 +22,10 @@ READ = """(root) => {
   const view = root.labkit, { state, canvas } = view;
   if (state.arrows) view.press("a");
   view.press("Home");
+  const pen = CanvasRenderingContext2D.prototype, write = pen.fillText;
+  pen.fillText = () => {};
   view.draw();
+  pen.fillText = write;
   const columns = Math.round((state.right - 124) * state.ratio), x = Math.round(124 * state.ratio);
   const context = canvas.getContext("2d");
   const ground = [1, 3, 5].map((at) => parseInt(state.theme.band.slice(at, at + 2), 16));
@@ -147,16 +150,18 @@ def _check_row(row: dict[str, Any], run: Columns, read: dict[str, Any]) -> None:
     if len(read["packed"]) > 1:  # beside a run that has ended one of its steps may stand, enlarged
         ends = (int(run.timeline.end_ns.max()) - window[0]) / (window[1] - window[0])
         until = min(until, math.floor(ends * until))
-    if row["isSplit"]:  # what comes over what goes
-        return
-    for line, needed in (("top", 1 - pixel), ("bottom", 2 * pixel)):
+    lines = (("top", 1 - pixel), ("bottom", 2 * pixel))
+    if row["isSplit"]:  # what comes over what goes: one of them is painted
+        row = row | {"either": "".join(map(max, row["top"], row["bottom"]))}
+        lines = (("either", 0.5),)
+    for line, needed in lines:
         sure = np.abs(filled - needed) > 1.5 * pixel  # a column that ends within this line of pixels is half painted
         sure &= shares[BLOCKED] == 0  # hatched: a line of pixels meets it here and there
         painted = np.array(list(row[line])) == "1"
         wrong = float((painted != (filled > needed))[:until][sure[:until]].sum()) / len(filled)
         where = f"rank {row['rank']}, lane {row['lane']}, {line} line"
-        # Names (an underscore is low), ticks and whiskers of the clock stand over the bars.
-        assert wrong < 0.07, f"{where}: {wrong:.1%} of {len(filled)} columns are not as Python says"
+        # Ticks and whiskers of the clock stand over the bars.
+        assert wrong < 0.04, f"{where}: {wrong:.1%} of {len(filled)} columns are not as Python says"
 
 
 def _check_numbers(said: dict[str, Any], run: Columns, measured: list[int] | None) -> None:

@@ -195,8 +195,9 @@ def test_the_losses_that_the_text_quotes(
     answers: dict[str, Any], name: str, optimizer: str, rate: float, seed: int, quoted: float
 ) -> None:
     make = _Whole if name == "no hook" else lambda: answers["ErrorFeedback"](answers["TopK"](0.01))
+    torch.set_num_threads(2)  # another number rounds otherwise, too
     losses = models.train_as_ranks(make, optimizer, 200, rate=rate, seed=seed)
-    assert sum(losses[-10:]) / 10 == pytest.approx(quoted, rel=0.5)  # others round otherwise
+    assert sum(losses[-10:]) / 10 == pytest.approx(quoted, rel=0.3)  # another processor rounds otherwise
     if rate == 1.0 and seed:
         assert f" {quoted} |" in SOURCE.read_text()
 
