@@ -17,7 +17,7 @@ function messagesOf(run) {
   return arrows;
 }
 
-/** The first of many steps that are a send and a receive each: when it is, how many they are, and bytes of its calls. */
+/** The first of many steps that are a send and a receive each: when it is, how many there are, bytes of all calls. */
 function stepOf(run, rank) {
   const row = run.rows.find((each) => each.rank === rank && each.lane === 1);
   if (!row) return null;
